@@ -1,0 +1,33 @@
+"""ELMo as software you can use today: contextual word vectors on the machine you have."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from elmokit.embed.embedder import Elmo as Elmo
+    from elmokit.model.bilm import BiLM as BiLM
+    from elmokit.model.elmo import ElmoLayer as ElmoLayer
+    from elmokit.model.scalar_mix import ScalarMix as ScalarMix
+
+__version__ = "0.1.0"
+__all__ = ["BiLM", "Elmo", "ElmoLayer", "ScalarMix", "__version__"]
+
+# Looked up on first use, so that `elmo --help` does not wait for torch.
+_WHERE = {
+    "BiLM": "elmokit.model.bilm",
+    "Elmo": "elmokit.embed.embedder",
+    "ElmoLayer": "elmokit.model.elmo",
+    "ScalarMix": "elmokit.model.scalar_mix",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'elmokit' has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,242 @@
+"""A model as one folder: config.json, model.safetensors, mapper.json, tokeniser.json, README.md (the model
+card) and, where the model still predicts words, vocabulary.txt and head.safetensors.
+
+The folder appears whole or not at all. config.json lists the other files' digests; loading checks those, and
+every tensor's name, shape and type, before anything is used. No pickle is read or written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from elmokit import __version__
+from elmokit.atomic import replacing_folder
+from elmokit.config import build, dump
+from elmokit.model.bilm import BiLM, BiLMConfig
+from elmokit.model.language_head import LanguageHead
+from elmokit.text.characters import TokenMapper
+from elmokit.text.tokens import TokeniserConfig
+from elmokit.text.vocabulary import Vocabulary, make_mapper
+
+FORMAT, VERSION = "elmokit", 1
+CONFIG, WEIGHTS, HEAD, MAPPER = "config.json", "model.safetensors", "head.safetensors", "mapper.json"
+TOKENISER, VOCABULARY, CARD = "tokeniser.json", "vocabulary.txt", "README.md"
+Precision = Literal["float32", "float16"]
+DTYPES = {"float32": torch.float32, "float16": torch.float16}
+
+
+@dataclass
+class Checkpoint:
+    """All that a model needs to read text: the biLM, how tokens become ids, how text becomes tokens."""
+
+    bilm: BiLM
+    mapper: TokenMapper
+    tokeniser: TokeniserConfig
+    vocabulary: Vocabulary | None = None
+    head: LanguageHead | None = None
+    card: str | None = None  # the text of README.md; one is written where there is none
+
+    def __post_init__(self) -> None:
+        if self.head is not None and (self.vocabulary is None or len(self.vocabulary) != len(self.head.bias)):
+            found = "none" if self.vocabulary is None else f"{len(self.vocabulary)} words"
+            raise ValueError(f"the softmax head predicts {len(self.head.bias)} words, the vocabulary has {found}")
+
+    @cached_property
+    def digest(self) -> str:
+        """Names the function from tokens to vectors: equal digests, equal vectors. Key for caches."""
+        digest = hashlib.sha256(_json({"model": dump(self.bilm.config), "mapper": self.mapper.to_dict()}))
+        for name, tensor in sorted(self.bilm.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    def save(self, folder: str | Path, *, precision: Precision = "float32", overwrite: bool = False) -> None:
+        """Write the folder, whole or not at all. float16 halves the file; loading makes float32 of it again."""
+        if precision not in DTYPES:
+            raise ValueError(f"precision: expected one of {', '.join(DTYPES)}, found {precision!r}")
+        files = {
+            WEIGHTS: _tensor_bytes(self.bilm, precision),
+            MAPPER: _json(self.mapper.to_dict()),
+            TOKENISER: _json(dump(self.tokeniser)),
+            CARD: (self.card or self._default_card(precision)).encode("utf-8"),
+        }
+        if self.head is not None:
+            files[HEAD] = _tensor_bytes(self.head, precision)
+        config = {
+            "format": FORMAT,
+            "version": VERSION,
+            "elmokit": __version__,
+            "precision": precision,
+            "model": dump(self.bilm.config),
+            "files": {name: _seal(content) for name, content in files.items() if name != CARD},
+        }
+        with replacing_folder(Path(folder), overwrite) as temporary:
+            for name, content in files.items():
+                (temporary / name).write_bytes(content)
+            if self.vocabulary is not None:
+                self.vocabulary.save(temporary / VOCABULARY)
+                config["files"][VOCABULARY] = _seal((temporary / VOCABULARY).read_bytes())
+            (temporary / CONFIG).write_bytes(_json(config))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Checkpoint:
+        folder = Path(folder)
+        config = read_config(folder)
+        contents = {name: _unseal(folder / name, seal) for name, seal in config.files.items()}
+        for name in (WEIGHTS, MAPPER, TOKENISER):
+            if name not in contents:
+                raise ValueError(f"{folder / CONFIG}: lists no {name}")
+        with torch.device("meta"):  # no memory and no random numbers for weights that are about to be replaced
+            bilm = BiLM(config.model)
+        _load_tensors(bilm, contents[WEIGHTS], config.precision, folder / WEIGHTS)
+        vocabulary = Vocabulary.load(folder / VOCABULARY) if VOCABULARY in contents else None
+        head = None
+        if HEAD in contents:
+            with torch.device("meta"):
+                head = LanguageHead(len(vocabulary or ()), config.model.lstm.width)
+            _load_tensors(head, contents[HEAD], config.precision, folder / HEAD)
+        card = folder / CARD
+        return cls(
+            bilm.eval(),
+            make_mapper(_parse(contents[MAPPER], folder / MAPPER)),
+            build(TokeniserConfig, _parse(contents[TOKENISER], folder / TOKENISER), "tokeniser"),
+            vocabulary,
+            head,
+            card.read_text(encoding="utf-8", errors="replace") if card.is_file() else None,
+        )
+
+    def _default_card(self, precision: str) -> str:
+        config = self.bilm.config
+        return f"""# ELMo model
+
+Written by elmokit {__version__}. Load it with `Elmo.from_pretrained("this folder")`.
+
+| | |
+|---|---|
+| layers | {config.layers}, each {config.width} wide |
+| LSTM | {config.lstm.layers} layers, {config.lstm.cells} cells projected to {config.lstm.width} a direction |
+| token encoder | {config.encoder.kind} |
+| tokeniser | {self.tokeniser.name}, {self.tokeniser.normalise} |
+| parameters | {sum(p.numel() for p in self.bilm.parameters()):,}, stored as {precision} |
+| predicts | {f"{len(self.vocabulary):,} words" if self.vocabulary else "no words (no softmax head)"} |
+
+Training data, licence, perplexity and known limits: not stated by whoever made this model.
+"""
+
+
+@dataclass(frozen=True)
+class FileSeal:
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """config.json, checked."""
+
+    precision: Precision
+    model: BiLMConfig
+    files: dict[str, FileSeal]
+
+
+def is_checkpoint(folder: Path) -> bool:
+    try:
+        return bool(json.loads((folder / CONFIG).read_bytes()).get("format") == FORMAT)
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def read_config(folder: Path) -> CheckpointConfig:
+    path = folder / CONFIG
+    if not path.is_file():
+        raise ValueError(f"{folder} is not a model folder: it has no {CONFIG}")
+    table = _parse(path.read_bytes(), path)
+    if table.get("format") != FORMAT:
+        raise ValueError(f"{path}: expected format {FORMAT!r}, found {table.get('format')!r}")
+    if table.get("version") != VERSION:
+        raise ValueError(
+            f"{path}: this elmokit reads version {VERSION}, found version {table.get('version')!r}, "
+            f"written by elmokit {table.get('elmokit', '?')}: update elmokit, or save the model again with it"
+        )
+    files = table.get("files")
+    if table.get("precision") not in DTYPES or not isinstance(files, dict):
+        raise ValueError(f"{path}: expected a precision of {', '.join(DTYPES)} and a table of files")
+    try:
+        model = build(BiLMConfig, table.get("model", {}), "model")
+        seals = {name: build(FileSeal, seal, f"files.{name}") for name, seal in files.items()}
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return CheckpointConfig(table["precision"], model, seals)
+
+
+def _json(table: Mapping[str, Any]) -> bytes:
+    return (json.dumps(table, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace")
+
+
+def _parse(content: bytes, path: Path) -> dict[str, Any]:
+    try:
+        table = json.loads(content)
+    except ValueError as error:
+        raise ValueError(f"{path}: not valid JSON: {error}") from None
+    if not isinstance(table, dict):
+        raise ValueError(f"{path}: expected a JSON object, found {type(table).__name__}")
+    return table
+
+
+def _seal(content: bytes) -> dict[str, Any]:
+    return dataclasses.asdict(FileSeal(hashlib.sha256(content).hexdigest(), len(content)))
+
+
+def _unseal(path: Path, seal: FileSeal) -> bytes:
+    if path.name != str(path.relative_to(path.parent)) or not path.is_file():
+        raise ValueError(f"{path}: listed in {CONFIG}, but missing: the folder is incomplete")
+    content = path.read_bytes()
+    if len(content) != seal.bytes:
+        raise ValueError(f"{path}: expected {seal.bytes:,} bytes, found {len(content):,}: copy it again")
+    if hashlib.sha256(content).hexdigest() != seal.sha256:
+        raise ValueError(f"{path}: its digest is not the one in {CONFIG}: the file was changed or damaged")
+    return content
+
+
+def _tensor_bytes(module: nn.Module, precision: Precision) -> bytes:
+    return save(
+        {k: v.detach().cpu().to(DTYPES[precision]).contiguous() for k, v in module.state_dict().items()}
+    )
+
+
+def _load_tensors(module: nn.Module, content: bytes, precision: Precision, path: Path) -> None:
+    try:
+        tensors = load(content)
+    except SafetensorError as error:
+        raise ValueError(f"{path}: not a valid safetensors file: {error}") from None
+    check_tensors(module.state_dict(), tensors, path)
+    for name, tensor in tensors.items():
+        if tensor.dtype != DTYPES[precision]:
+            raise ValueError(f"{path}: {name}: expected {precision}, found {str(tensor.dtype)[6:]}")
+    module.load_state_dict({name: tensor.float() for name, tensor in tensors.items()}, assign=True)
+
+
+def check_tensors(expected: Mapping[str, Tensor], found: Mapping[str, Any], path: Path) -> None:
+    """Same names, same shapes; else a ValueError that says what was expected and what was found."""
+    for name in expected:
+        if name not in found:
+            raise ValueError(f"{path}: expected {name} of shape {tuple(expected[name].shape)}, found none")
+    for name in found:
+        if name not in expected:
+            raise ValueError(f"{path}: found {name} of shape {tuple(found[name].shape)}, which the config has no place for")
+        if tuple(found[name].shape) != tuple(expected[name].shape):
+            raise ValueError(
+                f"{path}: {name}: expected shape {tuple(expected[name].shape)}, found {tuple(found[name].shape)}"
+            )

@@ -1,0 +1,159 @@
+"""TOML or JSON tables -> frozen dataclasses: every key is known, every value has its type.
+
+A config dataclass sits beside the class that it configures; this file only reads and writes them. Where a
+field may hold one of several dataclasses, each of them has a field `kind` with its own default, and the
+table's `kind` chooses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import sys
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+T = TypeVar("T")
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """The tail of an error about an unknown name: the nearest known ones, or all of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    if near:
+        return "did you mean " + " or ".join(repr(n) for n in near) + "?"
+    return "known: " + (", ".join(names) or "none")
+
+
+def build(cls: type[T], table: Mapping[str, Any], where: str = "") -> T:
+    """Make the dataclass `cls` from a table; unknown keys, missing keys and wrong types are ValueErrors."""
+    assert dataclasses.is_dataclass(cls)
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{where or 'config'}: expected a table of settings, found {table!r}")
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    hints = typing.get_type_hints(cls)
+    for key in table:
+        if key not in fields:
+            raise ValueError(f"unknown key '{_join(where, key)}': {suggest(key, fields)}")
+    missing = [
+        name
+        for name, field in fields.items()
+        if name not in table
+        and field.default is dataclasses.MISSING
+        and field.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise ValueError(f"missing key '{_join(where, missing[0])}'")
+    values = {key: _value(hints[key], value, _join(where, key)) for key, value in table.items()}
+    try:
+        return cls(**values)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}" if where else str(error)) from None
+
+
+def dump(config: Any) -> dict[str, Any]:
+    """The table that `build` makes the same dataclass from; JSON-ready."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: plain(item) for key, item in value.items()}
+        if isinstance(value, (tuple, list)):
+            return [plain(item) for item in value]
+        return value
+
+    table: dict[str, Any] = plain(dataclasses.asdict(config))
+    return table
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        return table
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: expected UTF-8 text, found {error.reason} at byte {error.start}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: not valid TOML: {error}") from None
+
+
+def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """Apply dotted `a.b=v` settings; v is read as TOML, and as a plain string where it is not TOML."""
+    result: dict[str, Any] = {k: dict(v) if isinstance(v, Mapping) else v for k, v in table.items()}
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        keys = [key.strip() for key in path.split(".")]
+        if not equals or not all(keys):
+            raise ValueError(f"expected a setting such as model.lstm.cells=512, found {setting!r}")
+        try:
+            value = tomllib.loads(f"v = {text.strip()}")["v"]
+        except tomllib.TOMLDecodeError:
+            value = text.strip()
+        inner = result
+        for depth, key in enumerate(keys[:-1], start=1):
+            child = inner.get(key, {})
+            if not isinstance(child, Mapping):
+                raise ValueError(f"'{'.'.join(keys[:depth])}' is a value, not a table: cannot set {path!r}")
+            inner[key] = dict(child)
+            inner = inner[key]
+        inner[keys[-1]] = value
+    return result
+
+
+def _join(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else str(key)
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return value
+    if dataclasses.is_dataclass(hint):
+        return build(typing.cast("type[Any]", hint), value, where)
+    if origin in (typing.Union, types.UnionType):
+        return _choice(arguments, value, where)
+    if origin is typing.Literal:
+        if value not in arguments:
+            raise ValueError(f"'{where}': expected one of {_listing(arguments)}, found {value!r}")
+        return value
+    if origin is tuple:
+        return _tuple(arguments, value, where)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
+        raise ValueError(f"'{where}': expected {hint.__name__}, found {value!r}")
+    return value
+
+
+def _choice(hints: tuple[Any, ...], value: Any, where: str) -> Any:
+    if value is None and type(None) in hints:
+        return None
+    hints = tuple(hint for hint in hints if hint is not type(None))
+    if len(hints) == 1:
+        return _value(hints[0], value, where)
+    kinds = {hint.kind: hint for hint in hints}
+    if not isinstance(value, Mapping) or "kind" not in value:
+        raise ValueError(f"'{where}': expected a table with kind = one of {_listing(kinds)}, found {value!r}")
+    if value["kind"] not in kinds:
+        raise ValueError(f"'{where}.kind': expected one of {_listing(kinds)}, found {value['kind']!r}")
+    return build(kinds[value["kind"]], value, where)
+
+
+def _tuple(hints: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise ValueError(f"'{where}': expected a list, found {value!r}")
+    if len(hints) == 2 and hints[1] is Ellipsis:
+        hints = (hints[0],) * len(value)
+    if len(hints) != len(value):
+        raise ValueError(f"'{where}': expected {len(hints)} values, found {value!r}")
+    return tuple(_value(hint, item, f"{where}[{i}]") for i, (hint, item) in enumerate(zip(hints, value)))
+
+
+def _listing(names: Iterable[Any]) -> str:
+    return ", ".join(repr(name) for name in names)

@@ -1,0 +1,238 @@
+"""The published pair, options.json and weights.hdf5 (bilm-tf, AllenNLP), to ours and back.
+
+What differs, and why the way back is exact: the file's matrices are transposed; its gates stand in the order
+i, g, f, o (ours i, f, g, o) with input and recurrent rows in one matrix; the 1 that TensorFlow adds to the
+forget gate is not in the file, and not in our weights either; `char_embed` has 261 rows, without the row of
+zeros that a padded token gets.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from elmokit.atomic import replacing, write_file
+from elmokit.checkpoint import Checkpoint, check_tensors
+from elmokit.config import suggest
+from elmokit.model.bilm import BiLM, BiLMConfig
+from elmokit.model.char_encoder import CharEncoderConfig
+from elmokit.model.lstm import LSTMConfig
+from elmokit.text.characters import BYTE_CHARACTERS, MASK_SHIFT, ByteMapper
+from elmokit.text.tokens import TokeniserConfig
+
+# An unknown key in these tables could mean another architecture, so it is refused.
+LSTM_KEYS = {"cell_clip", "dim", "n_layers", "proj_clip", "projection_dim", "use_skip_connections"}
+CNN_KEYS = {"activation", "embedding", "filters", "max_characters_per_token", "n_characters", "n_highway"}
+DIRECTIONS = ("forward_lstms", "backward_lstms")  # RNN_0, RNN_1
+
+
+def read_bilm(options: str | Path, weights: str | Path, *, published: bool = True) -> Checkpoint:
+    """`published`: spell tokens exactly as the original software did (see ByteMapper), without NFC."""
+    config, characters = read_options(Path(options))
+    with torch.device("meta"):
+        bilm = BiLM(config)
+    arrays = _read_arrays(Path(weights))
+    expected = _to_theirs(bilm.state_dict(), config)
+    check_tensors(expected, arrays, Path(weights))
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise ValueError(f"{weights}: {name} holds values that are not finite numbers")
+    state = _to_ours({name: torch.from_numpy(array) for name, array in arrays.items()}, config)
+    bilm.load_state_dict(state, assign=True)
+    return Checkpoint(
+        bilm.eval(),
+        ByteMapper(max_characters_per_token=characters, published=published),
+        TokeniserConfig("whitespace", "none" if published else "NFC"),
+    )
+
+
+def write_bilm(checkpoint: Checkpoint, options: str | Path, weights: str | Path) -> None:
+    """Write a model so that bilm-tf, AllenNLP and their kin read it."""
+    config, mapper = checkpoint.bilm.config, checkpoint.mapper
+    encoder = config.encoder
+    if not isinstance(encoder, CharEncoderConfig) or encoder.words or not isinstance(mapper, ByteMapper):
+        raise ValueError("bilm-tf's format holds models over UTF-8 bytes only; this one reads other ids")
+    lstm = config.lstm
+    table = {
+        "lstm": {
+            "cell_clip": lstm.cell_clip,
+            "dim": lstm.cells,
+            "n_layers": lstm.layers,
+            "proj_clip": lstm.projection_clip,
+            "projection_dim": lstm.width,
+            "use_skip_connections": lstm.skip,
+        },
+        "char_cnn": {
+            "activation": encoder.activation,
+            "embedding": {"dim": encoder.embedding},
+            "filters": [list(pair) for pair in encoder.filters],
+            "max_characters_per_token": mapper.max_characters_per_token,
+            "n_characters": BYTE_CHARACTERS,
+            "n_highway": encoder.highway,
+        },
+    }
+    arrays = _to_theirs({k: v.detach().cpu() for k, v in checkpoint.bilm.state_dict().items()}, config)
+    with replacing(Path(weights)) as temporary, h5py.File(temporary, "w") as file:
+        for name, tensor in arrays.items():
+            file.create_dataset(name, data=tensor.numpy(), track_times=False)
+    write_file(Path(options), (json.dumps(table, indent=2) + "\n").encode())
+
+
+def read_options(path: Path) -> tuple[BiLMConfig, int]:
+    """The architecture, and max_characters_per_token."""
+    try:
+        table = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise ValueError(f"no options file {path}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: not valid JSON: {error}") from None
+    try:
+        lstm, cnn = _table(table, "lstm", LSTM_KEYS), _table(table, "char_cnn", CNN_KEYS)
+        if table.get("bidirectional", True) is not True:
+            raise ValueError("expected a bidirectional model")
+        if cnn.get("n_characters", BYTE_CHARACTERS) not in (BYTE_CHARACTERS, BYTE_CHARACTERS - MASK_SHIFT):
+            raise ValueError(f"char_cnn.n_characters: expected 261 or 262, found {cnn['n_characters']!r}")
+        width = _integer(lstm, "projection_dim")
+        filters = tuple((int(w), int(n)) for w, n in cnn["filters"])
+        encoder = CharEncoderConfig(
+            embedding=_integer(cnn["embedding"], "dim"),
+            filters=filters,
+            highway=int(cnn.get("n_highway") or 0),
+            activation=cnn["activation"],
+            # bilm-tf's own rule; AllenNLP's reader expects the projection always
+            projection=sum(n for _, n in filters) != width,
+        )
+        if encoder.activation not in ("relu", "tanh"):
+            raise ValueError(f"char_cnn.activation: expected relu or tanh, found {encoder.activation!r}")
+        config = BiLMConfig(
+            encoder,
+            LSTMConfig(
+                layers=_integer(lstm, "n_layers"),
+                cells=_integer(lstm, "dim"),
+                width=width,
+                cell_clip=_bound(lstm.get("cell_clip")),
+                projection_clip=_bound(lstm.get("proj_clip")),
+                skip=bool(lstm.get("use_skip_connections", False)),
+            ),
+        )
+        return config, int(cnn.get("max_characters_per_token", 50))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from None
+    except KeyError as error:
+        raise ValueError(f"{path}: missing key {error}") from None
+
+
+def _table(options: Any, name: str, known: set[str]) -> dict[str, Any]:
+    table = options.get(name) if isinstance(options, dict) else None
+    if not isinstance(table, dict):
+        raise ValueError(f"expected a table {name!r}, found {table!r}; is this an ELMo options file?")
+    for key in table:
+        if key not in known:
+            raise ValueError(f"unknown key '{name}.{key}': {suggest(key, known)}")
+    return table
+
+
+def _integer(table: dict[str, Any], key: str) -> int:
+    value = table[key]
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{key}: expected a positive integer, found {value!r}")
+    return value
+
+
+def _bound(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _read_arrays(path: Path) -> dict[str, NDArray[np.float32]]:
+    arrays: dict[str, NDArray[np.float32]] = {}
+
+    def take(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            if item.dtype.kind != "f":
+                raise ValueError(f"{path}: {name}: expected floating-point numbers, found {item.dtype}")
+            arrays[name] = np.asarray(item[...], dtype=np.float32)
+
+    if not path.is_file():
+        raise ValueError(f"no weights file {path}")
+    try:
+        with h5py.File(path, "r") as file:
+            file.visititems(take)
+    except OSError as error:
+        raise ValueError(f"{path}: not a whole HDF5 file ({error}): copy or download it again") from None
+    return arrays
+
+
+def _to_theirs(state: dict[str, Tensor], config: BiLMConfig) -> dict[str, Tensor]:
+    """Our tensors under the file's names, in the file's layout."""
+    assert isinstance(config.encoder, CharEncoderConfig)
+    arrays = {"char_embed": state["encoder.character_embedding.weight"][MASK_SHIFT:]}
+    for i in range(len(config.encoder.filters)):
+        weight = state[f"encoder.convolutions.{i}.weight"]  # [filters, embedding, width]
+        arrays[f"CNN/W_cnn_{i}"] = weight.permute(2, 1, 0).unsqueeze(0)
+        arrays[f"CNN/b_cnn_{i}"] = state[f"encoder.convolutions.{i}.bias"]
+    for i in range(config.encoder.highway):
+        for part in ("carry", "transform"):
+            arrays[f"CNN_high_{i}/W_{part}"] = state[f"encoder.highway.{i}.{part}.weight"].T
+            arrays[f"CNN_high_{i}/b_{part}"] = state[f"encoder.highway.{i}.{part}.bias"]
+    if config.encoder.projection:
+        arrays["CNN_proj/W_proj"] = state["encoder.projection.weight"].T
+        arrays["CNN_proj/b_proj"] = state["encoder.projection.bias"]
+    for where, name in _cells(config):
+        both = torch.cat([state[f"{where}.input_weight"], state[f"{where}.hidden_weight"]], dim=1)
+        arrays[f"{name}/W_0"] = _swap_gates(both).T
+        arrays[f"{name}/B"] = _swap_gates(_shift_forget(state[f"{where}.bias"], config.lstm.forget_bias - 1))
+        arrays[f"{name}/W_P_0"] = state[f"{where}.projection_weight"].T
+    return {name: array.contiguous() for name, array in arrays.items()}
+
+
+def _to_ours(arrays: dict[str, Tensor], config: BiLMConfig) -> dict[str, Tensor]:
+    assert isinstance(config.encoder, CharEncoderConfig)
+    characters = arrays["char_embed"]
+    state = {
+        "encoder.character_embedding.weight": torch.cat([torch.zeros_like(characters[:MASK_SHIFT]), characters])
+    }
+    for i in range(len(config.encoder.filters)):
+        state[f"encoder.convolutions.{i}.weight"] = arrays[f"CNN/W_cnn_{i}"].squeeze(0).permute(2, 1, 0)
+        state[f"encoder.convolutions.{i}.bias"] = arrays[f"CNN/b_cnn_{i}"]
+    for i in range(config.encoder.highway):
+        for part in ("carry", "transform"):
+            state[f"encoder.highway.{i}.{part}.weight"] = arrays[f"CNN_high_{i}/W_{part}"].T
+            state[f"encoder.highway.{i}.{part}.bias"] = arrays[f"CNN_high_{i}/b_{part}"]
+    if config.encoder.projection:
+        state["encoder.projection.weight"] = arrays["CNN_proj/W_proj"].T
+        state["encoder.projection.bias"] = arrays["CNN_proj/b_proj"]
+    for where, name in _cells(config):
+        both = _swap_gates(arrays[f"{name}/W_0"].T)  # [4H, P + P]
+        state[f"{where}.input_weight"], state[f"{where}.hidden_weight"] = both.chunk(2, dim=1)
+        state[f"{where}.bias"] = _swap_gates(arrays[f"{name}/B"])
+        state[f"{where}.projection_weight"] = arrays[f"{name}/W_P_0"].T
+    return {name: tensor.contiguous() for name, tensor in state.items()}
+
+
+def _cells(config: BiLMConfig) -> list[tuple[str, str]]:
+    """(our prefix, the file's group) of every LSTM layer."""
+    return [
+        (f"{stack}.{layer}", f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell")
+        for direction, stack in enumerate(DIRECTIONS)
+        for layer in range(config.lstm.layers)
+    ]
+
+
+def _swap_gates(rows: Tensor) -> Tensor:
+    """i, f, g, o <-> i, g, f, o along the first axis; its own inverse."""
+    first, second, third, last = rows.chunk(4)
+    return torch.cat([first, third, second, last])
+
+
+def _shift_forget(bias: Tensor, by: float) -> Tensor:
+    if by == 0:
+        return bias  # the usual case, and exact: (b + 1) - 1 would not be
+    i, f, g, o = bias.chunk(4)
+    return torch.cat([i, f + by, g, o])

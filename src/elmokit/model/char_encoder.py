@@ -1,0 +1,123 @@
+"""x_k from the characters of a token: embedding, convolutions, highway, projection (Kim et al. 2015).
+
+Shapes: N tokens, C characters, E character embedding, F filters in all, P width of x_k.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from elmokit.text.characters import BYTE_CHARACTERS
+
+# Tokens convolved at one time: bounds memory (the widest published filter bank takes 200 kB a token).
+ROWS_AT_ONCE = 512
+
+
+@dataclass(frozen=True)
+class CharEncoderConfig:
+    kind: Literal["characters"] = "characters"
+    characters: int = BYTE_CHARACTERS  # ids, the 0 of padded tokens among them
+    embedding: int = 16
+    filters: tuple[tuple[int, int], ...] = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
+    highway: int = 2
+    activation: Literal["relu", "tanh"] = "relu"
+    projection: bool = True  # bilm-tf leaves it out where the filters make P already
+    words: int = 0  # ids of a word table beside the characters, as in ELMoForManyLangs; 0 for none
+    word_embedding: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.filters and not self.words:
+            raise ValueError("a token encoder needs filters over characters, a word table or both; found neither")
+        if any(width < 1 or count < 1 for width, count in self.filters):
+            raise ValueError(f"filters are (width, count) of at least 1, found {self.filters}")
+
+    @property
+    def features(self) -> int:
+        """What goes into the projection: F, and the word's own vector where there is one."""
+        return sum(count for _, count in self.filters) + self.word_embedding
+
+
+class Highway(nn.Module):
+    """c * relu(W_t x + b_t) + (1 - c) * x, with the carry gate c = sigmoid(W_c x + b_c)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.transform = nn.Linear(width, width)
+        self.carry = nn.Linear(width, width)
+        for linear, bias in ((self.transform, 0.0), (self.carry, -2.0)):  # -2: at first, mostly carry x on
+            nn.init.normal_(linear.weight, std=width**-0.5)
+            nn.init.constant_(linear.bias, bias)
+
+    def forward(self, x: Tensor) -> Tensor:  # [N, F] -> [N, F]
+        carry = torch.sigmoid(self.carry(x))
+        return carry * F.relu(self.transform(x)) + (1 - carry) * x
+
+
+class CharEncoder(nn.Module):
+    def __init__(self, config: CharEncoderConfig, width: int) -> None:
+        super().__init__()
+        self.config = config
+        if not config.projection and config.features != width:
+            raise ValueError(f"without a projection the features must be x_k: {config.features} is not {width}")
+        if config.filters:
+            filters = sum(count for _, count in config.filters)
+            self.character_embedding = nn.Embedding(config.characters, config.embedding, padding_idx=0)
+            self.convolutions = nn.ModuleList(
+                nn.Conv1d(config.embedding, count, kernel_size=width) for width, count in config.filters
+            )
+            self.highway = nn.ModuleList(Highway(filters) for _ in range(config.highway))
+        if config.words:
+            self.word_embedding = nn.Embedding(config.words, config.word_embedding, padding_idx=0)
+        self.projection = nn.Linear(config.features, width) if config.projection else nn.Identity()
+        self._initialise()
+
+    def _initialise(self) -> None:
+        """As bilm-tf; the padding rows stay zero."""
+        with torch.no_grad():
+            if self.config.filters:
+                self.character_embedding.weight[1:].uniform_(-1, 1)
+                for convolution in self.convolutions:
+                    assert isinstance(convolution, nn.Conv1d)
+                    if self.config.activation == "relu":
+                        nn.init.uniform_(convolution.weight, -0.05, 0.05)
+                    else:
+                        nn.init.normal_(convolution.weight, std=convolution.weight[0].numel() ** -0.5)
+                    assert convolution.bias is not None
+                    nn.init.zeros_(convolution.bias)
+            if isinstance(self.projection, nn.Linear):
+                nn.init.normal_(self.projection.weight, std=self.config.features**-0.5)
+                nn.init.zeros_(self.projection.bias)
+
+    def forward(self, ids: Tensor) -> Tensor:  # [B, T, W] -> x [B, T, P], also for padded tokens
+        # A token's vector depends on nothing but the token, so each distinct one is computed once.
+        distinct, where = torch.unique(ids.reshape(-1, ids.shape[-1]), dim=0, return_inverse=True)
+        x = torch.cat([self._encode(rows) for rows in distinct.split(ROWS_AT_ONCE)])  # [N, P]
+        return x[where].view(*ids.shape[:-1], -1)
+
+    def _encode(self, ids: Tensor) -> Tensor:  # [N, W] -> [N, P]
+        features = []
+        if self.config.words:
+            features.append(self.word_embedding(ids[:, -1]))
+            ids = ids[:, :-1]
+        if self.config.filters:
+            features.append(self._convolve(ids))
+        x: Tensor = self.projection(torch.cat(features, dim=-1))
+        return x
+
+    def _convolve(self, ids: Tensor) -> Tensor:  # [N, C] -> [N, F]
+        widest = max(width for width, _ in self.config.filters)
+        if ids.shape[-1] < widest:
+            raise ValueError(f"filters of width {widest} need {widest} characters a token, found {ids.shape[-1]}")
+        activation = F.relu if self.config.activation == "relu" else torch.tanh
+        characters = self.character_embedding(ids).transpose(1, 2)  # [N, E, C]
+        # Maximum over all C positions: windows of nothing but PAD count too, as they did in training.
+        pooled = [activation(convolve(characters).amax(dim=-1)) for convolve in self.convolutions]
+        x = torch.cat(pooled, dim=-1)  # [N, F]
+        for highway in self.highway:
+            x = highway(x)
+        return x

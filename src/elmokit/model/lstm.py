@@ -1,0 +1,84 @@
+"""One layer of one direction: an LSTM whose output is projected, and whose cell and output are clipped.
+
+The readable definition that every faster path is tested against. State comes in and is handed back.
+
+    i, f, g, o = W_x x_t + W_h h_{t-1} + b                       gates, in this order in the weights
+    c_t = clip(sigmoid(f + forget_bias) c_{t-1} + sigmoid(i) tanh(g))
+    h_t = clip(W_p (sigmoid(o) tanh(c_t)))
+
+Shapes: B batch, T tokens, I input width, H cells, P width of the output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+@dataclass(frozen=True)
+class LSTMConfig:
+    layers: int = 2
+    cells: int = 4096  # H
+    width: int = 512  # P
+    cell_clip: float | None = 3.0
+    projection_clip: float | None = 3.0
+    skip: bool = True  # from the second layer on, a layer's output adds its input
+    forget_bias: float = 1.0  # added at run time, as TensorFlow does: files keep the bias without it
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "cells", "width"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected 1 or more, found {getattr(self, name)}")
+        for name in ("cell_clip", "projection_clip"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name}: expected a positive bound or none, found {value}")
+
+
+class LSTMState(NamedTuple):
+    hidden: Tensor  # [B, P]
+    cell: Tensor  # [B, H]
+
+
+class ProjectedLSTM(nn.Module):
+    def __init__(self, input_width: int, config: LSTMConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.input_weight = nn.Parameter(torch.empty(4 * config.cells, input_width))
+        self.hidden_weight = nn.Parameter(torch.empty(4 * config.cells, config.width))
+        self.bias = nn.Parameter(torch.zeros(4 * config.cells))
+        self.projection_weight = nn.Parameter(torch.empty(config.width, config.cells))
+        for weight in (self.input_weight, self.hidden_weight, self.projection_weight):
+            nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
+
+    def forward(self, x: Tensor, mask: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
+        """x [B, T, I], mask [B, T] -> h [B, T, P], zero where padded, and the state after each last token."""
+        hidden, cell = state
+        from_input = F.linear(x, self.input_weight, self._run_time_bias())  # [B, T, 4H]
+        outputs = []
+        for gates, real in zip(from_input.unbind(1), mask.unsqueeze(-1).unbind(1)):
+            new_hidden, new_cell = self._step(gates, hidden, cell)
+            hidden = torch.where(real, new_hidden, hidden)  # padding changes no state
+            cell = torch.where(real, new_cell, cell)
+            outputs.append(new_hidden * real)
+        return torch.stack(outputs, dim=1), LSTMState(hidden, cell)
+
+    def _step(self, from_input: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        gates = from_input + F.linear(hidden, self.hidden_weight)  # [B, 4H]
+        i, f, g, o = gates.chunk(4, dim=-1)
+        cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+        cell = _clip(cell, self.config.cell_clip)
+        hidden = F.linear(torch.sigmoid(o) * torch.tanh(cell), self.projection_weight)
+        return _clip(hidden, self.config.projection_clip), cell
+
+    def _run_time_bias(self) -> Tensor:
+        i, f, g, o = self.bias.chunk(4)
+        return torch.cat([i, f + self.config.forget_bias, g, o])
+
+
+def _clip(values: Tensor, bound: float | None) -> Tensor:
+    return values if bound is None else values.clamp(-bound, bound)

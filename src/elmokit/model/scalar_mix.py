@@ -1,0 +1,80 @@
+"""ELMo_k = gamma * sum_j s_j h_kj with s = softmax(w): one vector a token from all layers, learned with a task.
+
+Shapes: L layers, B batch, T tokens, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+LayerNorm = Literal["batch", "token"]
+
+
+class ScalarMix(nn.Module):
+    """
+    layers        how many layers are given to `forward`.
+    select        which of them to mix (all by default); the others are left out altogether.
+    weights       initial w, one for each mixed layer; zeros (the plain average) by default.
+    layer_norm    "batch", as published: one mean and variance over all real tokens and dimensions of a batch
+                  together, so a sentence's vectors depend on its batch; "token": each token's own.
+    regulariser   lambda: `penalty()` is lambda * sum(w^2), to be added to the task's loss. 1 keeps close to
+                  the average of the layers, 0.001 lets the weights vary.
+    """
+
+    def __init__(
+        self,
+        layers: int,
+        *,
+        select: Sequence[int] | None = None,
+        weights: Sequence[float] | None = None,
+        gamma: float = 1.0,
+        layer_norm: LayerNorm | None = None,
+        regulariser: float = 0.0,
+        trainable: bool = True,
+    ) -> None:
+        super().__init__()
+        self.layers = layers
+        self.select = list(range(layers)) if select is None else [range(layers)[i] for i in select]
+        if not self.select or len(set(self.select)) != len(self.select):
+            raise ValueError(f"select: expected different layers of 0..{layers - 1}, found {select}")
+        if weights is not None and len(weights) != len(self.select):
+            raise ValueError(f"expected {len(self.select)} weights, one a mixed layer, found {len(weights)}")
+        if layer_norm not in (None, "batch", "token"):
+            raise ValueError(f'layer_norm: expected None, "batch" or "token", found {layer_norm!r}')
+        self.layer_norm = layer_norm
+        self.regulariser = regulariser
+        initial = torch.zeros(len(self.select)) if weights is None else torch.tensor(weights, dtype=torch.float32)
+        self.weights = nn.Parameter(initial, requires_grad=trainable)
+        self.gamma = nn.Parameter(torch.tensor(float(gamma)), requires_grad=trainable)
+
+    def forward(self, layers: Tensor, mask: Tensor | None = None) -> Tensor:
+        """layers [L, B, T, D], mask [B, T] (needed by layer_norm "batch") -> [B, T, D]"""
+        if len(layers) != self.layers:
+            raise ValueError(f"expected {self.layers} layers, found {len(layers)}")
+        chosen = layers if len(self.select) == self.layers else layers[self.select]
+        if self.layer_norm == "token":
+            chosen = nn.functional.layer_norm(chosen, chosen.shape[-1:], eps=1e-12)
+        elif self.layer_norm == "batch":
+            if mask is None:
+                raise ValueError('layer_norm="batch" needs the mask: padding must not count')
+            chosen = torch.stack([_normalise(layer, mask) for layer in chosen])
+        return self.gamma * torch.einsum("l,lbtd->btd", self.shares(), chosen)
+
+    def shares(self) -> Tensor:
+        """s, the share of each mixed layer; they sum to 1."""
+        return torch.softmax(self.weights, dim=0)
+
+    def penalty(self) -> Tensor:
+        return self.regulariser * self.weights.square().sum()
+
+
+def _normalise(layer: Tensor, mask: Tensor) -> Tensor:  # [B, T, D] -> [B, T, D]
+    real = mask.unsqueeze(-1)
+    count = real.sum() * layer.shape[-1]
+    mean = (layer * real).sum() / count
+    variance = ((layer - mean) * real).square().sum() / count
+    return (layer - mean) / torch.sqrt(variance + 1e-12)

@@ -1,0 +1,78 @@
+"""What the LSTMs remember when a batch begins: nothing, the batch before, or a text read to warm up.
+
+The original ELMo is stateful: a sentence's vectors depend on whatever was embedded before it. Here that is a
+choice, made in the open.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Literal
+
+import torch
+
+from elmokit.model.bilm import BiLM, BiLMState
+
+StateName = Literal["zero", "carry", "warm"]
+
+
+class StatePolicy(ABC):
+    @abstractmethod
+    def before(self, rows: int) -> BiLMState | None:
+        """The state in which a batch of so many rows begins; None is zero."""
+
+    def after(self, state: BiLMState) -> None:
+        """Take note of the state in which the batch ended."""
+
+    def reset(self) -> None:
+        """Forget what was carried."""
+
+
+class ZeroState(StatePolicy):
+    """Every sentence begins from nothing: its vectors depend on no batch and on no other sentence."""
+
+    def before(self, rows: int) -> BiLMState | None:
+        return None
+
+
+class CarryState(StatePolicy):
+    """As the original: row k of a batch goes on from where row k of the batch before it ended.
+
+    A batch of fewer rows leaves the others' state as it is; a row that never ran begins from zero.
+    """
+
+    def __init__(self, bilm: BiLM) -> None:
+        self._bilm = bilm
+        self.state: BiLMState | None = None
+
+    def before(self, rows: int) -> BiLMState | None:
+        held = 0 if self.state is None else self.state.hidden.shape[2]
+        if held < rows:
+            self.state = _join(self.state, self._bilm.zero_state(rows - held))
+        assert self.state is not None
+        return self.state.rows(0, rows)
+
+    def after(self, state: BiLMState) -> None:
+        assert self.state is not None
+        rows, held = state.hidden.shape[2], self.state.hidden.shape[2]
+        # Detached: as in truncated backpropagation, no gradient flows into an earlier batch.
+        self.state = _join(BiLMState(*(part.detach() for part in state)), self.state.rows(rows, held))
+
+    def reset(self) -> None:
+        self.state = None
+
+
+class WarmState(StatePolicy):
+    """Every sentence begins as if it followed the same given text; like zero, no batch matters."""
+
+    def __init__(self, state: BiLMState) -> None:
+        self.state = state  # of one row
+
+    def before(self, rows: int) -> BiLMState | None:
+        return BiLMState(*(part.expand(-1, -1, rows, -1) for part in self.state))
+
+
+def _join(left: BiLMState | None, right: BiLMState) -> BiLMState:
+    if left is None:
+        return right
+    return BiLMState(torch.cat([left.hidden, right.hidden], dim=2), torch.cat([left.cell, right.cell], dim=2))

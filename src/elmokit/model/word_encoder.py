@@ -1,0 +1,35 @@
+"""x_k from given word vectors (word2vec, GloVe, fastText) instead of characters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class WordEncoderConfig:
+    kind: Literal["words"] = "words"
+    words: int = 4  # rows of the table: padding, <S>, </S>, <UNK> and the words
+    embedding: int = 100
+    trainable: bool = False
+
+    def __post_init__(self) -> None:
+        if self.words < 4:
+            raise ValueError(f"words counts padding, <S>, </S> and <UNK>: expected 4 or more, found {self.words}")
+
+
+class WordEncoder(nn.Module):
+    """A table of vectors, and a projection where they are not P wide."""
+
+    def __init__(self, config: WordEncoderConfig, width: int) -> None:
+        super().__init__()
+        self.config = config
+        self.word_embedding = nn.Embedding(config.words, config.embedding, padding_idx=0)
+        self.word_embedding.weight.requires_grad_(config.trainable)
+        self.projection = nn.Identity() if config.embedding == width else nn.Linear(config.embedding, width)
+
+    def forward(self, ids: Tensor) -> Tensor:  # [B, T, 1] -> x [B, T, P]
+        x: Tensor = self.projection(self.word_embedding(ids[..., 0]))
+        return x

@@ -1,0 +1,37 @@
+"""A recipe: the settings of a whole model, read from TOML. Those that come with the package go by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from elmokit.config import build, override, read_toml, suggest
+from elmokit.model.bilm import BiLMConfig
+from elmokit.text.characters import ByteMapper
+from elmokit.text.tokens import TokeniserConfig
+
+FOLDER = Path(__file__).parent / "recipes"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    model: BiLMConfig = field(default_factory=BiLMConfig)
+    mapper: ByteMapper = field(default_factory=ByteMapper)
+    tokeniser: TokeniserConfig = field(default_factory=TokeniserConfig)
+
+
+def recipe_names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load_recipe(name: str | Path, settings: Sequence[str] = ()) -> Recipe:
+    """A bundled recipe by name or a TOML file by path, with dotted settings applied on top."""
+    path = Path(name)
+    if path.suffix != ".toml":
+        if str(name) not in recipe_names():
+            raise ValueError(f"unknown recipe {str(name)!r}: {suggest(str(name), recipe_names())}")
+        path = FOLDER / f"{name}.toml"
+    elif not path.is_file():
+        raise ValueError(f"no recipe file {path}; the bundled recipes are {', '.join(recipe_names())}")
+    return build(Recipe, override(read_toml(path), settings))

@@ -1,0 +1,118 @@
+"""Sentence splitting by rules: end marks in any script, with care for what else a full stop does.
+
+A blank line always ends a sentence; a single line break is plain white space. Within a paragraph every end
+mark is a candidate, and the words on both sides of it decide. Each candidate looks at a bounded stretch of
+text, so time is linear.
+"""
+
+from __future__ import annotations
+
+import regex  # type: ignore[import-untyped, unused-ignore]
+
+from elmokit.text.words import BEFORE_NUMBERS, ENDINGS, TITLES
+
+_CLOSING = r"[)\]}\"'’”»›」』）】》〉〕］｝]"
+_OPENING = r"[(\[{\"'‘“«‹¿¡*_]"
+
+_BLANK_LINE = regex.compile(r"\R[^\S\r\n]*+\R|\u2029")
+
+# Full-width marks stand alone; the marks of scripts with spaces need one next, or 3.14 would be two
+# sentences. What closes the sentence comes along, even when written with a space before it.
+_END = regex.compile(
+    rf"""(?: (?P<wide>[。｡！？]++)
+           | (?P<mark>[.!?…‼⁇⁈⁉؟۔।॥።။៕]++)(?={_CLOSING}*+(?:\s|\Z)) )
+    (?P<closing>{_CLOSING}*+)
+    (?:\s{{1,4}}+(?:[.!?]++|[)\]}}”’»]|[:;=]-?[)(DP])(?=\s|\Z))*+""",
+    regex.VERBOSE | regex.VERSION1,
+)
+_NEXT = regex.compile(rf"\s*+{_OPENING}{{0,4}}+\s?+(?P<word>[\p{{L}}\p{{M}}\p{{N}}]{{0,12}}+)(?P<stop>\.?)")
+_STRAIGHT_QUOTE = regex.compile(r'\s{0,4}+"(?=\s|\Z)')
+_WEB = frozenset({"http", "https", "www"})
+# Where Japanese and Korean run on from a quotation into its verb: 「はい。」と言った, " 네 . " 라고 했다
+_REPORTED = regex.compile(r"と|って|이?라[고는며]|하[고는며]|고\Z")
+
+_PREVIOUS = regex.compile(r"[\p{L}\p{M}\p{N}.]++\Z")
+_ACRONYM = regex.compile(r"\p{L}(?:\.\p{L})+")
+_ENUMERATOR = regex.compile(r"\s*+[(\[]?(?:\p{Nd}{1,3}|\p{L})\s?+")
+_NEVER_LAST = TITLES | {"e.g", "i.e", "eg", "ie"}
+_LONGEST_ABBREVIATION = 12
+
+# After `U.S.`, `Inc.` or an initial the next capital is a name as often as not. These are not names.
+_STARTERS = frozenset(
+    """A After All Also An And Any Are As At Because Before But By Can Did Do Does For From Has Have He Her
+    Here His How However I If In Is It Its My No Not Now On One Or Our Please She Since So Some Thank Thanks
+    That The Their Then There These They This Those To Was We Were What When Where Which While Who Why Will
+    With Would Yes You Your""".split()
+)
+
+
+def sentence_spans(text: str) -> list[tuple[int, int]]:
+    """The sentences of `text` as [start, end) character offsets, trimmed of white space."""
+    spans: list[tuple[int, int]] = []
+    start = 0
+    for blank in _BLANK_LINE.finditer(text):
+        spans += _paragraph(text, start, blank.start())
+        start = blank.end()
+    return spans + _paragraph(text, start, len(text))
+
+
+def _paragraph(text: str, start: int, stop: int) -> list[tuple[int, int]]:
+    cuts = [start]
+    counted, quotes = start, 0
+    for end in _END.finditer(text, start, stop):
+        if end.start() < cuts[-1]:
+            continue
+        cut = end.end()
+        # A straight quote does not say whether it opens or closes; the number of those before it does.
+        quotes += text.count('"', counted, cut)
+        counted = cut
+        quote = _STRAIGHT_QUOTE.match(text, cut, stop) if quotes % 2 else None
+        if quote:
+            cut = quote.end()
+        quoted = bool(quote or end["closing"])
+        if _ends_sentence(text, cuts[-1], end, _NEXT.match(text, cut, stop), quoted):
+            cuts.append(cut)
+            counted, quotes = cut, 0
+    trimmed = (_trim(text, *span) for span in zip(cuts, [*cuts[1:], stop], strict=True))
+    return [(first, last) for first, last in trimmed if first < last]
+
+
+def _trim(text: str, start: int, stop: int) -> tuple[int, int]:
+    sentence = text[start:stop]
+    start += len(sentence) - len(sentence.lstrip())
+    return start, start + len(sentence.strip())
+
+
+def _ends_sentence(
+    text: str, start: int, end: regex.Match[str], following: regex.Match[str], quoted: bool
+) -> bool:
+    word = following["word"]
+    if quoted and _REPORTED.match(word):
+        return False
+    if end["wide"]:
+        return True
+    continues = word[:1].islower() and word not in _WEB
+    mark = end["mark"]
+    if mark != ".":
+        # Casual writers start without a capital after ? and !, but "Why?" he asked is one sentence.
+        return not (continues and (quoted or mark[0] in ".…"))
+    return not continues and not _keeps_full_stop(text, start, end.start(), word, bool(following["stop"]))
+
+
+def _keeps_full_stop(text: str, start: int, stop: int, word: str, word_has_stop: bool) -> bool:
+    """Whether the full stop at `stop` belongs to an abbreviation, an initial or a list number before it."""
+    if _ENUMERATOR.fullmatch(text, start, stop):
+        return True  # 1. First point
+    match = _PREVIOUS.search(text, max(start, stop - _LONGEST_ABBREVIATION), stop)
+    if not match:
+        return False
+    previous = match[0]
+    lowered = previous.lower()
+    if lowered in _NEVER_LAST:
+        return True
+    if lowered in BEFORE_NUMBERS and word[:1].isdigit():
+        return True
+    initial = len(previous) == 1 and previous.isupper() and previous != "I"
+    if initial or lowered in ENDINGS or _ACRONYM.fullmatch(previous):
+        return word[:1].isdigit() or word[:1].isupper() and (word not in _STARTERS or word_has_stop)
+    return False

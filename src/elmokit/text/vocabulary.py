@@ -1,0 +1,110 @@
+"""Lists of words: those that the language model predicts, and those that a word encoder has vectors for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from elmokit.atomic import write_file
+from elmokit.text.characters import ByteMapper, LexiconMapper, Row, TokenMapper
+
+BEGIN, END, UNKNOWN = "<S>", "</S>", "<UNK>"
+SPECIALS = (BEGIN, END, UNKNOWN)
+
+
+class Vocabulary:
+    """Words by id: <S>, </S>, <UNK>, then the rest, most frequent first (sampled softmax counts on that)."""
+
+    def __init__(self, words: Iterable[str]) -> None:
+        words = list(words)
+        self.words = [*SPECIALS, *(word for word in words if word not in SPECIALS)]
+        self._ids = {word: i for i, word in enumerate(self.words)}
+        if len(self._ids) != len(self.words):
+            seen: set[str] = set()
+            twice = next(word for word in self.words if word in seen or seen.add(word))  # type: ignore[func-returns-value]
+            raise ValueError(f"a vocabulary lists each word once; {twice!r} occurs again")
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self._ids
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and self.words == other.words
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.words))
+
+    def id(self, word: str) -> int:
+        return self._ids.get(word, self._ids[UNKNOWN])
+
+    def save(self, path: Path) -> None:
+        """One word a line, as bilm-tf's vocabulary files."""
+        broken = next((word for word in self.words if "\n" in word or not word), None)
+        if broken is not None:
+            raise ValueError(f"a vocabulary file holds one word a line; cannot hold {broken!r}")
+        write_file(path, "".join(word + "\n" for word in self.words).encode("utf-8"))
+
+    @classmethod
+    def load(cls, path: Path) -> Vocabulary:
+        try:
+            text = path.read_bytes().decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = error.object[: error.start].count(b"\n") + 1
+            raise ValueError(f"{path}: expected UTF-8, found {error.reason} on line {line}") from None
+        # split("\n"), not splitlines(): a word may hold U+2028 and other exotic line ends
+        words = [line.rstrip("\r") for line in text.split("\n")]
+        if words and not words[-1]:
+            words.pop()
+        empty = next((i for i, word in enumerate(words, start=1) if not word), None)
+        if empty is not None:
+            raise ValueError(f"{path}: expected one word a line, found an empty line {empty}")
+        return cls(words)
+
+
+class WordMapper:
+    """Tokens -> row numbers in a table of word vectors: 0 padding, then <S>, </S>, <UNK> and the words.
+
+    A token without a vector is tried in lower case (GloVe 6B has no capitals), then it is <UNK>.
+    """
+
+    kind: Literal["words"] = "words"
+    width = 1
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self.vocabulary = Vocabulary(words)
+
+    @property
+    def begin(self) -> Row:
+        return np.array([self.vocabulary.id(BEGIN) + 1], dtype=np.int64)
+
+    @property
+    def end(self) -> Row:
+        return np.array([self.vocabulary.id(END) + 1], dtype=np.int64)
+
+    def fill(self, row: Row, token: str) -> None:
+        row[0] = 1 + self.vocabulary.id(token if token in self.vocabulary else token.lower())
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "words": self.vocabulary.words}
+
+
+def make_mapper(table: dict[str, Any]) -> TokenMapper:
+    """The mapper that `to_dict` described."""
+    settings = dict(table)
+    kinds = {"bytes": ByteMapper, "lexicon": LexiconMapper, "words": WordMapper}
+    kind = settings.pop("kind", None)
+    if kind not in kinds:
+        raise ValueError(f"unknown mapper kind {kind!r}: expected one of {', '.join(kinds)}")
+    try:
+        mapper: TokenMapper = kinds[kind](**settings)
+    except TypeError as error:
+        raise ValueError(f"mapper of kind {kind!r}: {error}") from None
+    return mapper
