@@ -3,8 +3,8 @@
     python benchmarks/tokenisation.py [--data FOLDER]
 
 Scores `word_spans` and `sentence_spans` against the development parts of UD English EWT and UD Korean
-Kaist, beside the simplest baselines one might write, in one run. The rules were tuned on English training
-data only; nobody looked at the errors made here.
+Kaist, beside the simplest baselines one might write, in one run. The rules were tuned on the training parts;
+nobody looked at the errors made here.
 """
 
 from __future__ import annotations

@@ -22,7 +22,9 @@ class ReferenceBiLM:
         with h5py.File(weights) as file:
             arrays = {}
             file.visititems(
-                lambda name, item: arrays.update({name: item[...].astype(np.float64)}) if hasattr(item, "shape") else None
+                lambda name, item: (
+                    arrays.update({name: item[...].astype(np.float64)}) if hasattr(item, "shape") else None
+                )
             )
         self.w = arrays
 

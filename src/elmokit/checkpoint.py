@@ -25,6 +25,7 @@ from elmokit import __version__
 from elmokit.atomic import replacing_folder
 from elmokit.config import build, dump
 from elmokit.model.bilm import BiLM, BiLMConfig
+from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.language_head import LanguageHead
 from elmokit.text.characters import TokenMapper
 from elmokit.text.tokens import TokeniserConfig
@@ -53,6 +54,14 @@ class Checkpoint:
             found = "none" if self.vocabulary is None else f"{len(self.vocabulary)} words"
             raise ValueError(f"the softmax head predicts {len(self.head.bias)} words, the vocabulary has {found}")
 
+        encoder, (characters, words) = self.bilm.config.encoder, self.mapper.table_sizes
+        known = encoder.characters if isinstance(encoder, CharEncoderConfig) and encoder.filters else 0
+        if (known, encoder.words) != (characters, words):
+            raise ValueError(
+                f"the token encoder has tables of {known} characters and {encoder.words} words, "
+                f"its mapper makes ids for {characters} and {words}"
+            )
+
     @cached_property
     def digest(self) -> str:
         """Names the function from tokens to vectors: equal digests, equal vectors. Key for caches."""
@@ -74,7 +83,7 @@ class Checkpoint:
         }
         if self.head is not None:
             files[HEAD] = _tensor_bytes(self.head, precision)
-        config = {
+        config: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
             "elmokit": __version__,
@@ -173,6 +182,9 @@ def read_config(folder: Path) -> CheckpointConfig:
     files = table.get("files")
     if table.get("precision") not in DTYPES or not isinstance(files, dict):
         raise ValueError(f"{path}: expected a precision of {', '.join(DTYPES)} and a table of files")
+    foreign = next((name for name in files if Path(name).name != name), None)
+    if foreign is not None:
+        raise ValueError(f"{path}: expected names of files in this folder, found {foreign!r}")
     try:
         model = build(BiLMConfig, table.get("model", {}), "model")
         seals = {name: build(FileSeal, seal, f"files.{name}") for name, seal in files.items()}
@@ -200,7 +212,7 @@ def _seal(content: bytes) -> dict[str, Any]:
 
 
 def _unseal(path: Path, seal: FileSeal) -> bytes:
-    if path.name != str(path.relative_to(path.parent)) or not path.is_file():
+    if not path.is_file():
         raise ValueError(f"{path}: listed in {CONFIG}, but missing: the folder is incomplete")
     content = path.read_bytes()
     if len(content) != seal.bytes:
@@ -211,9 +223,12 @@ def _unseal(path: Path, seal: FileSeal) -> bytes:
 
 
 def _tensor_bytes(module: nn.Module, precision: Precision) -> bytes:
-    return save(
-        {k: v.detach().cpu().to(DTYPES[precision]).contiguous() for k, v in module.state_dict().items()}
-    )
+    tensors = {}
+    for name, tensor in module.state_dict().items():
+        tensors[name] = tensor.detach().cpu().to(DTYPES[precision]).contiguous()
+        if not torch.isfinite(tensors[name]).all():
+            raise ValueError(f"{name} holds values that {precision} cannot hold")
+    return save(tensors)
 
 
 def _load_tensors(module: nn.Module, content: bytes, precision: Precision, path: Path) -> None:
@@ -235,7 +250,7 @@ def check_tensors(expected: Mapping[str, Tensor], found: Mapping[str, Any], path
             raise ValueError(f"{path}: expected {name} of shape {tuple(expected[name].shape)}, found none")
     for name in found:
         if name not in expected:
-            raise ValueError(f"{path}: found {name} of shape {tuple(found[name].shape)}, which the config has no place for")
+            raise ValueError(f"{path}: found {name} {tuple(found[name].shape)}, which the config has no place for")
         if tuple(found[name].shape) != tuple(expected[name].shape):
             raise ValueError(
                 f"{path}: {name}: expected shape {tuple(expected[name].shape)}, found {tuple(found[name].shape)}"

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from elmokit.model.char_encoder import CharEncoder, CharEncoderConfig
 from elmokit.model.lstm import LSTMConfig, LSTMState, ProjectedLSTM
+from elmokit.model.rows import whole_rows
 from elmokit.model.word_encoder import WordEncoder, WordEncoderConfig
 
 
@@ -64,22 +65,25 @@ class BiLM(nn.Module):
 
     def forward(self, ids: Tensor, state: BiLMState | None = None) -> BiLMOutput:
         """ids [B, T, W] as they are: sentence boundaries are the caller's (see `add_boundaries`)."""
-        return self.contextualise(self.encoder(ids), token_mask(ids), state)
+        mask = token_mask(ids)
+        x = self.encoder(whole_rows(ids))[: len(ids)]
+        return self.contextualise(x, mask, state)
 
     def contextualise(self, x: Tensor, mask: Tensor, state: BiLMState | None = None) -> BiLMOutput:
         """The layers over given token vectors x [B, T, P], padded on the right."""
         state = state if state is not None else self.zero_state(x.shape[0])
         if state.hidden.shape[2] != x.shape[0]:
             raise ValueError(f"expected a state of {x.shape[0]} rows, found {state.hidden.shape[2]}")
-        x = x * mask.unsqueeze(-1)
+        rows = len(x)
+        x, mask = whole_rows(x * mask.unsqueeze(-1)), whole_rows(mask)
+        state = BiLMState(whole_rows(state.hidden, dim=2), whole_rows(state.cell, dim=2))
         lengths = mask.sum(dim=1)
         forward, forward_state = self._run(self.forward_lstms, x, mask, state, direction=0)
         backward, backward_state = self._run(self.backward_lstms, reverse(x, lengths), mask, state, direction=1)
         layers = [torch.cat([x, x], dim=-1)]
-        layers += [
-            torch.cat([left, reverse(right, lengths)], dim=-1) for left, right in zip(forward, backward)
-        ]
-        return BiLMOutput(torch.stack(layers), mask, _stack_states([forward_state, backward_state]))
+        layers += [torch.cat([left, reverse(right, lengths)], dim=-1) for left, right in zip(forward, backward)]
+        after = _stack_states([forward_state, backward_state])
+        return BiLMOutput(torch.stack(layers)[:, :rows], mask[:rows], after.rows(0, rows))
 
     def zero_state(self, rows: int) -> BiLMState:
         lstm = self.config.lstm
@@ -106,7 +110,9 @@ def token_mask(ids: Tensor) -> Tensor:
     """ids [B, T, W] -> [B, T], true where there is a token; tokens must come before padding."""
     mask = (ids > 0).any(dim=-1)
     if mask.shape[1] > 1 and bool((mask[:, 1:] & ~mask[:, :-1]).any()):
-        raise ValueError("expected each row's tokens first and its padding after them, found padding between tokens")
+        raise ValueError(
+            "expected each row's tokens first and its padding after them, found padding between tokens"
+        )
     return mask
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from elmokit.model.rows import whole_rows
 from elmokit.text.characters import BYTE_CHARACTERS
 
 # Tokens convolved at one time: bounds memory (the widest published filter bank takes 200 kB a token).
@@ -23,7 +24,15 @@ class CharEncoderConfig:
     kind: Literal["characters"] = "characters"
     characters: int = BYTE_CHARACTERS  # ids, the 0 of padded tokens among them
     embedding: int = 16
-    filters: tuple[tuple[int, int], ...] = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
+    filters: tuple[tuple[int, int], ...] = (
+        (1, 32),
+        (2, 32),
+        (3, 64),
+        (4, 128),
+        (5, 256),
+        (6, 512),
+        (7, 1024),
+    )
     highway: int = 2
     activation: Literal["relu", "tanh"] = "relu"
     projection: bool = True  # bilm-tf leaves it out where the filters make P already
@@ -62,6 +71,7 @@ class CharEncoder(nn.Module):
     def __init__(self, config: CharEncoderConfig, width: int) -> None:
         super().__init__()
         self.config = config
+        self.width = width
         if not config.projection and config.features != width:
             raise ValueError(f"without a projection the features must be x_k: {config.features} is not {width}")
         if config.filters:
@@ -95,9 +105,12 @@ class CharEncoder(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:  # [B, T, W] -> x [B, T, P], also for padded tokens
         # A token's vector depends on nothing but the token, so each distinct one is computed once.
-        distinct, where = torch.unique(ids.reshape(-1, ids.shape[-1]), dim=0, return_inverse=True)
-        x = torch.cat([self._encode(rows) for rows in distinct.split(ROWS_AT_ONCE)])  # [N, P]
-        return x[where].view(*ids.shape[:-1], -1)
+        flat = ids.reshape(ids.shape[:-1].numel(), ids.shape[-1])
+        if not len(flat):  # torch.unique refuses an empty batch
+            return self._encode(flat).view(*ids.shape[:-1], self.width)
+        distinct, where = torch.unique(flat, dim=0, return_inverse=True)
+        x = torch.cat([self._encode(rows) for rows in torch.split(whole_rows(distinct), ROWS_AT_ONCE)])  # [N, P]
+        return x[where].view(*ids.shape[:-1], self.width)
 
     def _encode(self, ids: Tensor) -> Tensor:  # [N, W] -> [N, P]
         features = []

@@ -21,10 +21,10 @@ class StatePolicy(ABC):
     def before(self, rows: int) -> BiLMState | None:
         """The state in which a batch of so many rows begins; None is zero."""
 
-    def after(self, state: BiLMState) -> None:
+    def after(self, state: BiLMState) -> None:  # noqa: B027 - not every policy has something to note
         """Take note of the state in which the batch ended."""
 
-    def reset(self) -> None:
+    def reset(self) -> None:  # noqa: B027
         """Forget what was carried."""
 
 
@@ -47,10 +47,11 @@ class CarryState(StatePolicy):
 
     def before(self, rows: int) -> BiLMState | None:
         held = 0 if self.state is None else self.state.hidden.shape[2]
-        if held < rows:
-            self.state = _join(self.state, self._bilm.zero_state(rows - held))
-        assert self.state is not None
-        return self.state.rows(0, rows)
+        more = self._bilm.zero_state(max(0, rows - held))
+        if self.state is not None:  # the model may have moved to another device or type since
+            more = _join(BiLMState(*(part.to(more.cell) for part in self.state)), more)
+        self.state = more
+        return more.rows(0, rows)
 
     def after(self, state: BiLMState) -> None:
         assert self.state is not None
@@ -72,7 +73,5 @@ class WarmState(StatePolicy):
         return BiLMState(*(part.expand(-1, -1, rows, -1) for part in self.state))
 
 
-def _join(left: BiLMState | None, right: BiLMState) -> BiLMState:
-    if left is None:
-        return right
+def _join(left: BiLMState, right: BiLMState) -> BiLMState:
     return BiLMState(torch.cat([left.hidden, right.hidden], dim=2), torch.cat([left.cell, right.cell], dim=2))

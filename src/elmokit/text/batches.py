@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from elmokit.text.characters import TokenMapper
+
+T = TypeVar("T")
+
 
 def pad(mapper: TokenMapper, sentences: Sequence[Sequence[str]], boundaries: bool) -> NDArray[np.int64]:
     """Rows of ids [B, T, W], zeros where a sentence has ended; with <S> and </S> around it if wanted."""
@@ -22,13 +27,13 @@ def pad(mapper: TokenMapper, sentences: Sequence[Sequence[str]], boundaries: boo
     return ids
 
 
-def windows(sentences: Iterable[Sequence[str]], tokens: int) -> Iterator[list[Sequence[str]]]:
+def windows(items: Iterable[T], tokens: int, length: Callable[[T], int] = len) -> Iterator[list[T]]:  # type: ignore[assignment]
     """Consecutive sentences of about `tokens` tokens together: what is held in memory at one time."""
-    window: list[Sequence[str]] = []
+    window: list[T] = []
     held = 0
-    for sentence in sentences:
-        window.append(sentence)
-        held += len(sentence) + 2  # an empty sentence is also held, and costs its boundaries
+    for item in items:
+        window.append(item)
+        held += length(item) + 2  # an empty sentence is also held, and costs its boundaries
         if held >= tokens:
             yield window
             window, held = [], 0

@@ -32,6 +32,10 @@ class TokenMapper(Protocol):
         """W, the integers of one token."""
 
     @property
+    def table_sizes(self) -> tuple[int, int]:
+        """How many character ids and word ids there are, the 0 of padding among them; 0 for none."""
+
+    @property
     def begin(self) -> Row:
         """The row of <S>, the beginning of a sentence."""
 
@@ -60,23 +64,23 @@ class ByteMapper:
     published: bool = False
 
     def __post_init__(self) -> None:
-        if self.max_characters_per_token < 3:
-            raise ValueError(
-                f"max_characters_per_token counts BOW and EOW: expected 3 or more, "
-                f"found {self.max_characters_per_token}"
-            )
+        _check_room(self.max_characters_per_token)
 
     @property
     def width(self) -> int:
         return self.max_characters_per_token
 
     @property
+    def table_sizes(self) -> tuple[int, int]:
+        return BYTE_CHARACTERS, 0
+
+    @property
     def begin(self) -> Row:
-        return self._row(bytes(), BOS)
+        return self._row(b"", BOS)
 
     @property
     def end(self) -> Row:
-        return self._row(bytes(), EOS)
+        return self._row(b"", EOS)
 
     def spell(self, token: str) -> list[int]:
         """The published ids: spell("밥") is [BOW, 235, 176, 165, EOW, PAD, PAD, ...]."""
@@ -145,9 +149,17 @@ class LexiconMapper:
             absent = [entry for entry in needed if lexicon is not None and entry not in lexicon]
             if absent:
                 raise ValueError(f"the {name} lexicon has no entry {', '.join(absent)}")
+        _check_room(max_characters_per_token)
         self.characters = None if characters is None else dict(characters)
         self.words = None if words is None else dict(words)
         self.max_characters_per_token = max_characters_per_token
+
+    @property
+    def table_sizes(self) -> tuple[int, int]:
+        characters, words = (
+            max(lexicon.values()) + 2 if lexicon else 0 for lexicon in (self.characters, self.words)
+        )
+        return characters, words
 
     @property
     def width(self) -> int:
@@ -196,3 +208,10 @@ class LexiconMapper:
     def _look_up(self, row: Row, token: str) -> None:
         if self.words:
             row[-1] = self.words.get(token, self.words["<oov>"]) + MASK_SHIFT
+
+
+def _check_room(max_characters_per_token: int) -> None:
+    if max_characters_per_token < 3:
+        raise ValueError(
+            f"max_characters_per_token counts BOW and EOW: expected 3 or more, found {max_characters_per_token}"
+        )

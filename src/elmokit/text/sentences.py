@@ -7,12 +7,15 @@ text, so time is linear.
 
 from __future__ import annotations
 
-import regex  # type: ignore[import-untyped, unused-ignore]
+import unicodedata
+
+import regex
 
 from elmokit.text.words import BEFORE_NUMBERS, ENDINGS, TITLES
 
 _CLOSING = r"[)\]}\"'’”»›」』）】》〉〕］｝]"
 _OPENING = r"[(\[{\"'‘“«‹¿¡*_]"
+_MARK = r"[.!?…‼⁇⁈⁉؟۔।॥։።။។៕]"
 
 _BLANK_LINE = regex.compile(r"\R[^\S\r\n]*+\R|\u2029")
 
@@ -20,7 +23,7 @@ _BLANK_LINE = regex.compile(r"\R[^\S\r\n]*+\R|\u2029")
 # sentences. What closes the sentence comes along, even when written with a space before it.
 _END = regex.compile(
     rf"""(?: (?P<wide>[。｡！？]++)
-           | (?P<mark>[.!?…‼⁇⁈⁉؟۔।॥።။៕]++)(?={_CLOSING}*+(?:\s|\Z)) )
+           | (?<!{_MARK})(?P<mark>{_MARK}++)(?={_CLOSING}*+(?:\s|\Z)) )
     (?P<closing>{_CLOSING}*+)
     (?:\s{{1,4}}+(?:[.!?]++|[)\]}}”’»]|[:;=]-?[)(DP])(?=\s|\Z))*+""",
     regex.VERBOSE | regex.VERSION1,
@@ -33,7 +36,7 @@ _REPORTED = regex.compile(r"と|って|이?라[고는며]|하[고는며]|고\Z")
 
 _PREVIOUS = regex.compile(r"[\p{L}\p{M}\p{N}.]++\Z")
 _ACRONYM = regex.compile(r"\p{L}(?:\.\p{L})+")
-_ENUMERATOR = regex.compile(r"\s*+[(\[]?(?:\p{Nd}{1,3}|\p{L})\s?+")
+_ENUMERATOR = regex.compile(r"\s{0,8}+[(\[]?(?:\p{Nd}{1,3}|[A-Za-z])\s?+")
 _NEVER_LAST = TITLES | {"e.g", "i.e", "eg", "ie"}
 _LONGEST_ABBREVIATION = 12
 
@@ -86,7 +89,7 @@ def _trim(text: str, start: int, stop: int) -> tuple[int, int]:
 def _ends_sentence(
     text: str, start: int, end: regex.Match[str], following: regex.Match[str], quoted: bool
 ) -> bool:
-    word = following["word"]
+    word = unicodedata.normalize("NFC", following["word"])
     if quoted and _REPORTED.match(word):
         return False
     if end["wide"]:
@@ -114,5 +117,5 @@ def _keeps_full_stop(text: str, start: int, stop: int, word: str, word_has_stop:
         return True
     initial = len(previous) == 1 and previous.isupper() and previous != "I"
     if initial or lowered in ENDINGS or _ACRONYM.fullmatch(previous):
-        return word[:1].isdigit() or word[:1].isupper() and (word not in _STARTERS or word_has_stop)
+        return word[:1].isdigit() or (word[:1].isupper() and (word not in _STARTERS or word_has_stop))
     return False

@@ -82,11 +82,10 @@ class WordsTokeniser(Tokeniser):
 
 
 def clean_token(token: str, normalise: Normalisation) -> str:
-    """Normalise; half of a surrogate pair is no character and becomes U+FFFD, so that all can be written."""
-    if token.isascii():
+    """Normalise; half of a surrogate pair is no character and becomes U+FFFD. "none" changes nothing at all."""
+    if normalise == "none" or token.isascii():
         return token
-    token = LONE_SURROGATE.sub("\ufffd", token)
-    return token if normalise == "none" else unicodedata.normalize(normalise, token)
+    return unicodedata.normalize(normalise, LONE_SURROGATE.sub("\ufffd", token))
 
 
 def make_tokeniser(config: TokeniserConfig | str) -> Tokeniser:

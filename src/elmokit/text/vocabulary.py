@@ -82,6 +82,10 @@ class WordMapper:
         self.vocabulary = Vocabulary(words)
 
     @property
+    def table_sizes(self) -> tuple[int, int]:
+        return 0, len(self.vocabulary) + 1
+
+    @property
     def begin(self) -> Row:
         return np.array([self.vocabulary.id(BEGIN) + 1], dtype=np.int64)
 

@@ -1,0 +1,63 @@
+"""The command `elmo`. One file a command; whatever is heavy is imported when a command runs."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from typing import Annotated
+
+import typer
+
+from elmokit import __version__
+from elmokit.cli.convert import convert
+from elmokit.cli.embed import embed
+from elmokit.cli.info import info
+from elmokit.cli.similar import similar
+
+app = typer.Typer(
+    name="elmo",
+    help="ELMo: contextual word vectors on the machine you have.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    epilog="Example: `elmo embed text.txt -o vectors.h5 --model MODEL`. Each command has its own --help.",
+)
+app.command()(embed)
+app.command()(info)
+app.command()(convert)
+app.command()(similar)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"elmokit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """What a user did wrong, or what the machine refused, is one line; anything else is our bug: a traceback."""
+    try:
+        app()
+    except ValueError as error:
+        _fail(str(error))
+    except OSError as error:
+        if error.errno is None:
+            raise
+        where = f" ({error.filename})" if error.filename else ""
+        hint = ": free some space, then run the same command again" if error.errno == errno.ENOSPC else ""
+        _fail(f"{error.strerror}{where}{hint}")
+
+
+def _fail(message: str) -> None:
+    typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
+    typer.echo(message.encode("utf-8", "backslashreplace").decode(), err=True)
+    sys.exit(1)

@@ -1,0 +1,150 @@
+"""elmo embed: a text file -> a file of vectors."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from elmokit.cli.options import Model, Threads, Tokeniser, use_threads
+
+if TYPE_CHECKING:
+    from elmokit.embed.job import EmbedJob, Summary
+
+
+def embed(
+    source: Annotated[
+        str, typer.Argument(metavar="[FILE|-]", help="Text, also .gz .bz2 .xz .zst; - is stdin.")
+    ] = "-",
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help=".h5, .npz, .safetensors or .parquet.")],
+    model: Model,
+    layers: Annotated[
+        str, typer.Option(help="all, mean, a layer's number, or weights such as 0.2,0.5,0.3.")
+    ] = "all",
+    pooling: Annotated[
+        Literal["none", "mean", "max"], typer.Option(help="One vector a sentence instead of one a token.")
+    ] = "none",
+    dtype: Annotated[Literal["float32", "float16"], typer.Option(help="float16 halves the file.")] = "float32",
+    tokeniser: Tokeniser = None,
+    split: Annotated[
+        bool, typer.Option("--split", help="Lines are paragraphs: split them into sentences.")
+    ] = False,
+    on_bad_line: Annotated[
+        Literal["refuse", "skip", "replace"], typer.Option(help="What to do with a line that is not UTF-8.")
+    ] = "refuse",
+    state: Annotated[
+        Literal["zero", "carry", "warm"],
+        typer.Option(help="What a sentence begins from: nothing, the one before it, or --warm-text."),
+    ] = "zero",
+    warm_text: Annotated[Path | None, typer.Option(help="Text to read first, one sentence a line.")] = None,
+    batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens in a batch: the memory budget.")] = 2048,
+    threads: Threads = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Forget what an earlier run left behind.")] = False,
+) -> None:
+    """Contextual vectors for every token of a text, one sentence a line.
+
+    Interrupted - by Ctrl-C, a crash, a full disk - it goes on where it stopped when the same command is run
+    again, and the output is the same to the byte.
+
+    Examples:
+
+    `elmo embed text.txt -o vectors.h5 --model MODEL`
+
+    `zcat text.gz | elmo embed - -o vectors.parquet -m MODEL --layers mean --dtype float16`
+
+    `elmo embed book.txt -o book.npz -m MODEL --split --tokeniser words --pooling mean`
+    """
+    use_threads(threads)
+    from elmokit.embed.embedder import Elmo
+    from elmokit.embed.job import EmbedJob
+    from elmokit.text.corpus import LineReader
+
+    warm = None
+    if warm_text is not None:
+        with LineReader(warm_text) as reader:
+            warm = [line.text for line in reader]
+    elmo = Elmo.from_pretrained(
+        model, state=state, warm_text=warm, tokeniser=tokeniser, device=device, batch_tokens=batch_tokens
+    )
+    job = EmbedJob(
+        elmo,
+        source,
+        output,
+        layers=_layers(layers),
+        pooling=None if pooling == "none" else pooling,
+        dtype=dtype,
+        split=split,
+        on_bad_line=on_bad_line,
+    )
+    job.check(overwrite)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        summary = _run(job, overwrite, restart)
+    except KeyboardInterrupt:
+        typer.echo(
+            f"stopped; what was done is kept in {job.scratch_folder}: run the same command to go on", err=True
+        )
+        raise typer.Exit(130) from None
+    _tell(job, summary)
+
+
+def _layers(text: str) -> Literal["all", "mean"] | int | list[float]:
+    if text == "all":
+        return "all"
+    if text == "mean":
+        return "mean"
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return [float(weight) for weight in text.split(",")]
+    except ValueError:
+        raise ValueError(
+            f"--layers: expected all, mean, a number or weights such as 0.2,0.5,0.3, found {text!r}"
+        ) from None
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _run(job: EmbedJob, overwrite: bool, restart: bool) -> Summary:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    from elmokit.embed.job import Progress as JobProgress
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[done]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("reading", total=None, done="")
+
+        def report(progress: JobProgress) -> None:
+            done = f"{progress.sentences:,} sentences, {progress.tokens:,} tokens"
+            total = None if progress.fraction is None else 1.0
+            if bar.tasks[0].description != progress.stage:
+                bar.reset(task, description=progress.stage, total=total)  # a stage has a pace of its own
+            bar.update(task, total=total, completed=progress.fraction or 0.0, done=done)
+
+        return job.run(overwrite=overwrite, restart=restart, report=report)
+
+
+def _tell(job: EmbedJob, summary: Summary) -> None:
+    went_on = f" ({summary.resumed_at:,} of them by an earlier run)" if summary.resumed_at else ""
+    typer.echo(f"{job.output}: {summary.sentences:,} sentences{went_on}, {summary.tokens:,} tokens", err=True)
+    if summary.skipped_lines:
+        shown = ", ".join(str(number) for number in summary.skipped_lines[:10])
+        more = " ..." if len(summary.skipped_lines) > 10 else ""
+        typer.echo(f"skipped {len(summary.skipped_lines):,} lines that are not UTF-8: {shown}{more}", err=True)

@@ -1,0 +1,81 @@
+"""elmo info: what a model, or a file of vectors, is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elmokit.cli.options import AsJson
+
+
+def info(
+    what: Annotated[
+        str, typer.Argument(metavar="MODEL|VECTORS", help="A model folder or name, or a vector file.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """What a model or a file of vectors is: sizes, layers, tokeniser, digest.
+
+    Examples:
+
+    `elmo info MODEL`
+
+    `elmo info vectors.h5 --json`
+    """
+    facts = _vector_facts(Path(what)) if Path(what).is_file() else _model_facts(what)
+    if as_json:
+        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None)
+    table.add_column()
+    table.add_column(overflow="fold")  # a digest is for copying
+    for name, value in facts.items():
+        table.add_row(f"[bold]{name}[/bold]", f"{value:,}" if isinstance(value, int) else str(value))
+    Console().print(table)
+
+
+def _model_facts(source: str) -> dict[str, str | int]:
+    from elmokit.formats import kind_of, open_checkpoint
+    from elmokit.text.characters import ByteMapper
+
+    checkpoint = open_checkpoint(source)
+    config = checkpoint.bilm.config
+    lstm, encoder, mapper = config.lstm, config.encoder, checkpoint.mapper
+    facts: dict[str, str | int] = {
+        "model": source,
+        "format": (kind_of(Path(source)) if Path(source).is_dir() else None) or "bundled",
+        "layers": config.layers,
+        "width of a layer": config.width,
+        "LSTM": f"{lstm.layers} layers a direction, {lstm.cells} cells projected to {lstm.width}",
+        "clipping": f"cell {lstm.cell_clip}, projection {lstm.projection_clip}",
+        "token encoder": encoder.kind,
+        "parameters": sum(p.numel() for p in checkpoint.bilm.parameters()),
+        "tokeniser": f"{checkpoint.tokeniser.name}, normalisation {checkpoint.tokeniser.normalise}",
+        "ids a token": mapper.width,
+        "predicts": f"{len(checkpoint.vocabulary):,} words"
+        if checkpoint.head and checkpoint.vocabulary
+        else "nothing",
+        "digest": checkpoint.digest,
+    }
+    if isinstance(mapper, ByteMapper):
+        facts["spelling"] = "as published (bytes may be cut)" if mapper.published else "whole characters"
+    return facts
+
+
+def _vector_facts(path: Path) -> dict[str, str | int]:
+    from elmokit.embed.vectors import open_vectors
+
+    vectors = open_vectors(path)
+    return {
+        "file": str(path),
+        "bytes": path.stat().st_size,
+        "sentences": len(vectors),
+        "shape of a vector": " x ".join(str(n) for n in vectors.shape),
+        **{key: vectors.metadata[key] for key in ("layers", "pooling", "model", "elmokit")},
+    }

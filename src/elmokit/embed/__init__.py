@@ -1,0 +1,1 @@
+"""Text in, contextual vectors out: in memory (embedder.py) or from file to file (job.py)."""

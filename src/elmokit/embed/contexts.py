@@ -1,0 +1,54 @@
+"""One word in several contexts: sentences with a [marked] word, and how near the words' vectors are by layer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmokit.embed.embedder import Elmo
+
+_MARKED = re.compile(r"(?<!\\)\[(.*?)(?<!\\)\]")
+
+
+class MarkedSentence(NamedTuple):
+    tokens: list[str]
+    start: int  # the marked tokens are tokens[start:end]
+    end: int
+
+    @property
+    def word(self) -> str:
+        return " ".join(self.tokens[self.start : self.end])
+
+
+def read_marked(elmo: Elmo, sentence: str) -> MarkedSentence:
+    r"""'He sat on the [bank] .' -> its tokens and where the marked one is. \[ and \] are plain brackets."""
+    marks = list(_MARKED.finditer(sentence))
+    if len(marks) != 1:
+        raise ValueError(f"expected one word in [brackets], found {len(marks)} in {sentence!r}")
+    mark = marks[0]
+    before, word, after = (
+        elmo.tokens(re.sub(r"\\([\[\]])", r"\1", part))
+        for part in (sentence[: mark.start()], mark.group(1), sentence[mark.end() :])
+    )
+    if not word:
+        raise ValueError(f"the brackets in {sentence!r} hold no word")
+    return MarkedSentence(before + word + after, len(before), len(before) + len(word))
+
+
+def word_vectors(elmo: Elmo, sentences: Sequence[MarkedSentence]) -> NDArray[np.float32]:
+    """The marked words' vectors [S, layers, D]; that of several tokens is their mean."""
+    layers = elmo.embed([sentence.tokens for sentence in sentences])
+    return np.stack([array[:, s.start : s.end].mean(axis=1) for s, array in zip(sentences, layers)])
+
+
+def cosines(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+    """[S, layers, D] -> the cosine of every pair by layer [layers, S, S]; 0 beside a vector of zeros."""
+    by_layer = vectors.astype(np.float64).swapaxes(0, 1)
+    lengths = np.linalg.norm(by_layer, axis=-1, keepdims=True)
+    unit = np.divide(by_layer, lengths, out=np.zeros_like(by_layer), where=lengths > 0)
+    result: NDArray[np.float64] = unit @ unit.swapaxes(1, 2)
+    return result

@@ -1,0 +1,252 @@
+"""`Elmo`: a model that is ready to read. Sentences in, one array of vectors a sentence out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from elmokit.checkpoint import Checkpoint, Precision
+from elmokit.formats import open_checkpoint
+from elmokit.model.bilm import BiLM
+from elmokit.model.elmo import ElmoLayer
+from elmokit.model.scalar_mix import ScalarMix
+from elmokit.model.state import CarryState, StateName, StatePolicy, WarmState, ZeroState
+from elmokit.recipe import load_recipe
+from elmokit.text.batches import batches_by_length, pad, windows
+from elmokit.text.tokens import TokeniserConfig, make_tokeniser
+
+Sentence = str | Sequence[str]  # text, or its tokens
+Layers = int | Literal["all", "mean"] | Sequence[float] | ScalarMix
+Pooling = Literal["mean", "max"]
+Array = NDArray[Any]
+
+BATCH_TOKENS = 2048
+# Sentences are sorted by length within a window of so many batches: long enough that little is padded,
+# short enough that memory stays small whatever the size of the corpus.
+BATCHES_A_WINDOW = 8
+
+
+class Elmo:
+    """
+    state         what the LSTMs remember when a sentence begins: "zero", nothing (the default: a sentence's
+                  vectors depend on that sentence alone); "carry", the sentence before it, also across calls
+                  (the original's behaviour); "warm", the `warm_text`, read once.
+    tokeniser     a tokeniser's name, instead of the model's own.
+    batch_tokens  padded tokens in one batch: the budget that bounds memory.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        state: StateName = "zero",
+        warm_text: Sequence[Sentence] | None = None,
+        tokeniser: str | TokeniserConfig | None = None,
+        device: str | torch.device = "cpu",
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> None:
+        if batch_tokens < 1:
+            raise ValueError(f"batch_tokens: expected 1 or more, found {batch_tokens}")
+        if isinstance(tokeniser, str):
+            tokeniser = TokeniserConfig(tokeniser, checkpoint.tokeniser.normalise)
+        self.checkpoint = checkpoint
+        self.bilm: BiLM = checkpoint.bilm.to(device).eval()
+        self.mapper = checkpoint.mapper
+        self.tokeniser = make_tokeniser(tokeniser or checkpoint.tokeniser)
+        self.batch_tokens = batch_tokens
+        self.state_name = state
+        self.state = self._state_policy(state, warm_text)
+
+    @classmethod
+    def from_pretrained(cls, source: str | Path, **options: Any) -> Elmo:
+        """A bundled model by name, or a folder: elmokit's own, bilm-tf's/AllenNLP's or ELMoForManyLangs'."""
+        return cls(open_checkpoint(source), **options)
+
+    @classmethod
+    def from_original(
+        cls, options_file: str | Path, weight_file: str | Path, *, published: bool = True, **options: Any
+    ) -> Elmo:
+        """The published pair. `published` spells tokens bit for bit as the original software did."""
+        from elmokit.formats.bilm_hdf5 import read_bilm
+
+        return cls(read_bilm(options_file, weight_file, published=published), **options)
+
+    @classmethod
+    def from_recipe(cls, recipe: str | Path, *, seed: int = 0, **options: Any) -> Elmo:
+        """A freshly initialised model: the shapes of the recipe, random weights."""
+        settings = load_recipe(recipe)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            bilm = BiLM(settings.model)
+        return cls(Checkpoint(bilm, settings.mapper, settings.tokeniser), **options)
+
+    @property
+    def width(self) -> int:
+        """D, the size of a vector."""
+        return self.bilm.config.width
+
+    @property
+    def layers(self) -> int:
+        """The token layer and the LSTM layers."""
+        return self.bilm.config.layers
+
+    def save(self, folder: str | Path, *, precision: Precision = "float32", overwrite: bool = False) -> None:
+        self.checkpoint.save(folder, precision=precision, overwrite=overwrite)
+
+    def layer(self, places: int = 1, **options: Any) -> ElmoLayer:
+        """The ELMo layer over this biLM, for a model of your own; takes `ids`."""
+        return ElmoLayer(self.bilm, self.mapper, places, **options)
+
+    def ids(self, sentences: Sequence[Sentence]) -> Tensor:
+        """ids [B, T, W] of whole sentences without boundaries, padded with zeros: the ELMo layer's input."""
+        return torch.from_numpy(pad(self.mapper, self._tokenise_all(sentences), boundaries=False))
+
+    def tokens(self, sentence: Sentence) -> list[str]:
+        """The tokens that a sentence is read as."""
+        if isinstance(sentence, str):
+            return self.tokeniser.tokens(sentence)
+        for token in sentence:
+            if not isinstance(token, str):
+                raise ValueError(f"expected a sentence as text or as a list of tokens, found {token!r} in it")
+        return self.tokeniser.clean(list(sentence))
+
+    def embed(
+        self,
+        sentences: Iterable[Sentence],
+        *,
+        layers: Layers = "all",
+        pooling: Pooling | None = None,
+        dtype: Literal["float32", "float16"] = "float32",
+        boundaries: bool = False,
+    ) -> list[Array]:
+        """One array a sentence: [layers, T, D] for "all", else [T, D]; without T where pooled.
+
+        layers      "all"; a number, the token layer being 0; "mean"; weights, one a layer, used as given; or
+                    a ScalarMix, whose softmax and gamma are used.
+        pooling     one vector for the sentence: "mean" or "max" over its tokens; zeros where it has none.
+        boundaries  keep the vectors of <S> and </S>, first and last.
+        """
+        return list(self.stream(sentences, layers=layers, pooling=pooling, dtype=dtype, boundaries=boundaries))
+
+    def stream(
+        self,
+        sentences: Iterable[Sentence],
+        *,
+        layers: Layers = "all",
+        pooling: Pooling | None = None,
+        dtype: Literal["float32", "float16"] = "float32",
+        boundaries: bool = False,
+    ) -> Iterator[Array]:
+        """As `embed`, but from any iterable, one array at a time: memory does not grow with the corpus."""
+        self.check(layers, pooling, dtype)
+        if isinstance(sentences, str):
+            raise ValueError("expected a list of sentences, found one string: put it in a list")
+        return self._stream(sentences, layers, pooling, dtype, boundaries)
+
+    def _stream(
+        self,
+        sentences: Iterable[Sentence],
+        layers: Layers,
+        pooling: Pooling | None,
+        dtype: str,
+        boundaries: bool,
+    ) -> Iterator[Array]:
+        for window in windows((self.tokens(sentence) for sentence in sentences), self.window_tokens):
+            arrays: dict[int, Array] = {}
+            for batch in self._batches(window):
+                vectors = self._run([window[i] for i in batch], layers, pooling, boundaries)
+                for i, vector in zip(batch, vectors):
+                    arrays[i] = vector.numpy().astype(dtype)  # a copy: the batch itself need not stay
+            for i in range(len(window)):
+                yield arrays.pop(i)
+
+    @property
+    def window_tokens(self) -> int:
+        """Sentences of about so many tokens are held, sorted and embedded together."""
+        return self.batch_tokens * BATCHES_A_WINDOW
+
+    def check(self, layers: Layers, pooling: str | None, dtype: str) -> None:
+        """Refuse at once what would fail after the first batch."""
+        _combine(torch.zeros(self.layers, 1, 1, self.width), layers)
+        if pooling not in (None, "mean", "max"):
+            raise ValueError(f'pooling: expected None, "mean" or "max", found {pooling!r}')
+        if dtype not in ("float32", "float16"):
+            raise ValueError(f'dtype: expected "float32" or "float16", found {dtype!r}')
+
+    def _tokenise_all(self, sentences: Sequence[Sentence]) -> list[list[str]]:
+        return [self.tokens(sentence) for sentence in sentences]
+
+    def _batches(self, window: Sequence[Sequence[str]]) -> Iterator[list[int]]:
+        if self.state_name == "carry":  # one stream, in the order of the text
+            return ([i] for i in range(len(window)))
+        return batches_by_length([len(sentence) + 2 for sentence in window], self.batch_tokens)
+
+    @torch.inference_mode()
+    def _run(
+        self, sentences: list[list[str]], layers: Layers, pooling: Pooling | None, boundaries: bool
+    ) -> list[Tensor]:
+        ids = torch.from_numpy(pad(self.mapper, sentences, boundaries=True))
+        device = next(self.bilm.parameters()).device
+        output = self.bilm(ids.to(device), self.state.before(len(sentences)))
+        self.state.after(output.state)
+        mixed = _combine(output.layers, layers).cpu()  # [layers, B, T, D] or [B, T, D]
+        vectors = []
+        for row, sentence in enumerate(sentences):
+            inside = slice(0, len(sentence) + 2) if boundaries else slice(1, len(sentence) + 1)
+            vectors.append(_pool(mixed[..., row, inside, :], pooling))
+        return vectors
+
+    def _state_policy(self, name: str, warm_text: Sequence[Sentence] | None) -> StatePolicy:
+        if (name == "warm") != (warm_text is not None):
+            raise ValueError('state="warm" and warm_text go together: give both or neither')
+        if name == "zero":
+            return ZeroState()
+        if name == "carry":
+            return CarryState(self.bilm)
+        if name == "warm":
+            assert warm_text is not None
+            carry = CarryState(self.bilm)
+            with torch.inference_mode():
+                for sentence in self._tokenise_all(warm_text):
+                    ids = torch.from_numpy(pad(self.mapper, [sentence], boundaries=True))
+                    device = next(self.bilm.parameters()).device
+                    carry.after(self.bilm(ids.to(device), carry.before(1)).state)
+            if carry.state is None:
+                raise ValueError("warm_text: expected at least one sentence, found none")
+            return WarmState(carry.state)
+        raise ValueError(f'state: expected "zero", "carry" or "warm", found {name!r}')
+
+
+def _combine(layers: Tensor, choice: Layers) -> Tensor:  # [L, B, T, D] -> the same, or [B, T, D]
+    count = len(layers)
+    if isinstance(choice, ScalarMix):
+        if choice.layer_norm == "batch":
+            raise ValueError('a ScalarMix with layer_norm="batch" makes vectors depend on the batch: use "token"')
+        mixed: Tensor = choice.to(layers.device)(layers)
+        return mixed
+    if isinstance(choice, str):
+        if choice not in ("all", "mean"):
+            raise ValueError(f'layers: expected "all", "mean", a number or weights, found {choice!r}')
+        return layers if choice == "all" else layers.mean(dim=0)
+    if isinstance(choice, (int, np.integer)) and not isinstance(choice, bool):
+        if not -count <= choice < count:
+            raise ValueError(f"layers: this model has layers 0 to {count - 1}, found {choice}")
+        return layers[int(choice)]
+    weights = np.asarray(choice, dtype=np.float32)
+    if weights.shape != (count,) or not np.isfinite(weights).all():
+        raise ValueError(f"layers: expected {count} finite weights, one a layer, found {choice!r}")
+    return torch.einsum("l,lbtd->btd", torch.from_numpy(weights).to(layers.device), layers)
+
+
+def _pool(vectors: Tensor, pooling: Pooling | None) -> Tensor:  # [..., T, D] -> [..., D]
+    if pooling is None:
+        return vectors
+    if vectors.shape[-2] == 0:
+        return vectors.new_zeros(*vectors.shape[:-2], vectors.shape[-1])
+    return vectors.mean(dim=-2) if pooling == "mean" else vectors.amax(dim=-2)

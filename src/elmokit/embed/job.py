@@ -1,0 +1,195 @@
+"""A text file -> a file of vectors: streaming, resumable, the same bytes however often it was interrupted."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from elmokit import __version__
+from elmokit.atomic import replacing
+from elmokit.config import dump
+from elmokit.embed.embedder import Elmo, Layers, Pooling
+from elmokit.embed.outputs import WRITERS, check_output
+from elmokit.embed.scratch import Record, Scratch
+from elmokit.model.scalar_mix import ScalarMix
+from elmokit.model.state import CarryState, WarmState
+from elmokit.text.batches import windows
+from elmokit.text.corpus import BadLine, LineReader
+
+SECONDS_BETWEEN_COMMITS = 2.0
+_NOTHING = np.zeros(0)  # a sentence's vectors before it is embedded
+
+
+class Progress(NamedTuple):
+    stage: Literal["skipping", "embedding", "writing"]
+    sentences: int
+    tokens: int
+    fraction: float | None  # of the input, or of the writing
+
+
+class Summary(NamedTuple):
+    sentences: int
+    tokens: int
+    resumed_at: int  # sentences that were there already
+    skipped_lines: list[int]
+
+
+@dataclass(frozen=True)
+class EmbedJob:
+    """
+    source        a text file, plain or compressed, or "-" for standard input: one sentence a line.
+    output        .h5, .npz, .safetensors or .parquet.
+    split         lines are paragraphs: split them into sentences first.
+    on_bad_line   a line that is not UTF-8: refuse, skip or replace.
+    """
+
+    elmo: Elmo
+    source: str | Path
+    output: Path
+    layers: Layers = "all"
+    pooling: Pooling | None = None
+    dtype: Literal["float32", "float16"] = "float32"
+    split: bool = False
+    on_bad_line: BadLine = "refuse"
+
+    @property
+    def scratch_folder(self) -> Path:
+        return self.output.with_name(self.output.name + ".partial")
+
+    def run(
+        self,
+        *,
+        overwrite: bool = False,
+        restart: bool = False,
+        report: Callable[[Progress], None] = lambda progress: None,
+    ) -> Summary:
+        self.check(overwrite)
+        if restart and self.scratch_folder.is_dir():
+            shutil.rmtree(self.scratch_folder)
+        shape = (self.elmo.width,) if self.layers != "all" else (self.elmo.layers, self.elmo.width)
+        pooled = self.pooling is not None
+        with (
+            LineReader(self.source, self.on_bad_line) as lines,
+            Scratch(self.scratch_folder, self._settings(), shape, self.dtype, pooled) as scratch,
+        ):
+            resumed_at = scratch.sentences
+            tokens = self._embed(lines, scratch, report)
+            with replacing(self.output) as temporary:
+                total = max(1, scratch.sentences)
+                WRITERS[self.output.suffix](
+                    scratch,
+                    temporary,
+                    self._metadata(),
+                    lambda done: report(Progress("writing", done, tokens, done / total)),
+                )
+            scratch.remove()
+            return Summary(scratch.sentences, tokens, resumed_at, lines.skipped)
+
+    def _embed(self, lines: LineReader, scratch: Scratch, report: Callable[[Progress], None]) -> int:
+        """Read, embed and append what is not there yet. Only whole windows are committed, and windows begin
+        where they would have begun anyway: so an interruption changes no batch and no bit."""
+        digest = hashlib.sha256()
+        tokens = 0
+        sentences = self._sentences(lines)
+        for done in range(1, scratch.sentences + 1):
+            record = next(sentences, None)
+            if record is None:
+                raise ValueError(f"{self.source} is shorter than when {scratch.folder} was begun: use --restart")
+            _absorb(digest, record)
+            tokens += len(record.tokens)
+            if done % 1000 == 0:
+                report(Progress("skipping", done, tokens, lines.fraction()))
+        if scratch.sentences and digest.hexdigest() != scratch.resumed.input_digest:
+            raise ValueError(f"{self.source} is not the text that {scratch.folder} was begun with: use --restart")
+        carry = self.elmo.state if isinstance(self.elmo.state, CarryState) else None
+        if carry is not None:
+            carry.state = scratch.resumed.state
+        committed = time.monotonic()
+        try:
+            for window in windows(sentences, self.elmo.window_tokens, lambda record: len(record.tokens)):
+                for record in self._embedded(window):
+                    scratch.append(record)
+                    _absorb(digest, record)
+                    tokens += len(record.tokens)
+                scratch.mark(digest.hexdigest(), carry.state if carry else None)
+                report(Progress("embedding", scratch.sentences, tokens, lines.fraction()))
+                if time.monotonic() - committed > SECONDS_BETWEEN_COMMITS:
+                    scratch.commit()
+                    committed = time.monotonic()
+        finally:
+            scratch.commit()
+        return tokens
+
+    def _embedded(self, window: list[Record]) -> Iterator[Record]:
+        arrays = self.elmo.stream(
+            [record.tokens for record in window], layers=self.layers, pooling=self.pooling, dtype=self.dtype
+        )
+        for record, array in zip(window, arrays):
+            if self.pooling is not None:
+                array = array[None]
+            elif array.ndim == 3:
+                array = array.swapaxes(0, 1)  # [layers, T, D] -> [T, layers, D]: tokens can follow tokens
+            yield record._replace(vectors=array)
+
+    def _sentences(self, lines: LineReader) -> Iterator[Record]:
+        tokeniser = self.elmo.tokeniser
+        for line in lines:
+            for text in tokeniser.sentences(line.text) if self.split else [line.text]:
+                yield Record(line.number, text, tokeniser.tokens(text), _NOTHING)
+
+    def check(self, overwrite: bool = False) -> None:
+        """Refuse before the work what could not be finished after it."""
+        check_output(self.output)
+        self.elmo.check(self.layers, self.pooling, self.dtype)
+        if self.output.exists() and not overwrite:
+            raise ValueError(f"{self.output} exists already: choose another name, or --overwrite it")
+        if not self.output.parent.is_dir():
+            raise ValueError(f"no folder {self.output.parent}: make it first")
+
+    def _settings(self) -> dict[str, object]:
+        """All that the vectors depend on, apart from the text."""
+        elmo = self.elmo
+        settings: dict[str, object] = {
+            "model": elmo.checkpoint.digest,
+            "tokeniser": dump(elmo.tokeniser.config),
+            "layers": self._layers_name(),
+            "pooling": self.pooling,
+            "dtype": self.dtype,
+            "split": self.split,
+            "on_bad_line": self.on_bad_line,
+            "state": elmo.state_name,
+            "batch_tokens": elmo.batch_tokens,
+        }
+        if isinstance(elmo.state, WarmState):
+            settings["warm"] = hashlib.sha256(elmo.state.state.hidden.cpu().numpy().tobytes()).hexdigest()
+        return settings
+
+    def _layers_name(self) -> str:
+        if isinstance(self.layers, ScalarMix):
+            shares = (self.layers.gamma * self.layers.shares()).tolist()
+            return "mix " + ",".join(repr(share) for share in shares)
+        if isinstance(self.layers, (str, int)):
+            return str(self.layers)
+        return ",".join(repr(float(weight)) for weight in self.layers)
+
+    def _metadata(self) -> dict[str, str]:
+        return {
+            "elmokit": __version__,
+            "model": self.elmo.checkpoint.digest,
+            "layers": self._layers_name(),
+            "pooling": self.pooling or "none",
+            "shape": "x".join(
+                str(n) for n in ((self.elmo.layers,) if self.layers == "all" else ()) + (self.elmo.width,)
+            ),
+        }
+
+
+def _absorb(digest: hashlib._Hash, record: Record) -> None:
+    digest.update(f"{record.line}\0{record.text}\n".encode("utf-8", "surrogatepass"))

@@ -1,0 +1,299 @@
+"""A folder of ELMoForManyLangs (config.json, char.dic, word.dic, encoder.pkl, token_embedder.pkl) to ours.
+
+What differs: its highway gate keeps x where ours lets the new value through, so the gate's weights change
+their sign; its forget gate needs no 1 added at run time; its ids lack the 0 of a padded token, so every id
+moves up by one and every embedding gets a row of zeros in front. Its LSTM gates stand in our order.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from elmokit.checkpoint import Checkpoint, check_tensors
+from elmokit.config import build
+from elmokit.model.bilm import BiLM, BiLMConfig
+from elmokit.model.char_encoder import CharEncoderConfig
+from elmokit.model.lstm import LSTMConfig
+from elmokit.text.characters import MASK_SHIFT, LexiconMapper
+from elmokit.text.tokens import TokeniserConfig
+
+CONFIG, CHARACTERS, WORDS = "config.json", "char.dic", "word.dic"
+ENCODER, EMBEDDER = "encoder.pkl", "token_embedder.pkl"
+# our embedding, upstream's embedding, the list of what its rows stand for
+EMBEDDINGS = (
+    ("encoder.character_embedding.weight", f"{EMBEDDER}/char_emb_layer.embedding.weight", CHARACTERS),
+    ("encoder.word_embedding.weight", f"{EMBEDDER}/word_emb_layer.embedding.weight", WORDS),
+)
+LSTM_TENSORS = {
+    "input_weight": "input_linearity.weight",
+    "hidden_weight": "state_linearity.weight",
+    "bias": "state_linearity.bias",
+    "projection_weight": "state_projection.weight",
+}
+SHORTEST_ROW = len("<bos>") + 2  # upstream itself refuses to run with less
+
+
+@dataclass(frozen=True)
+class _Encoder:
+    """The table `encoder` of upstream's second configuration file."""
+
+    name: str
+    projection_dim: int
+    dim: int
+    n_layers: int
+    cell_clip: float | None = None
+    proj_clip: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.name.lower() != "elmo":
+            raise ValueError(f"name: expected 'elmo', found {self.name!r}, an architecture that elmokit has not")
+
+
+@dataclass(frozen=True)
+class _TokenEmbedder:
+    """The table `token_embedder`; char_dim or word_dim is 0 where the model goes without."""
+
+    name: str
+    word_dim: int
+    char_dim: int
+    max_characters_per_token: int
+    filters: tuple[tuple[int, int], ...] = ()
+    n_highway: int = 0
+    activation: Literal["relu", "tanh"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.name.lower() != "cnn":
+            raise ValueError(f"name: expected 'cnn', found {self.name!r}, an architecture that elmokit has not")
+        for key in ("word_dim", "char_dim", "n_highway"):
+            if getattr(self, key) < 0:
+                raise ValueError(f"{key}: expected 0 or more, found {getattr(self, key)}")
+        if not self.word_dim and not self.char_dim:
+            raise ValueError("expected char_dim, word_dim or both above 0, found neither")
+        if self.char_dim and not (self.filters and self.activation):
+            raise ValueError(f"char_dim is {self.char_dim}, which needs filters and activation too")
+        shortest = max([SHORTEST_ROW, *(width for width, _ in self.filters)])
+        if self.max_characters_per_token < shortest:
+            raise ValueError(
+                f"max_characters_per_token: expected {shortest} or more, found {self.max_characters_per_token}"
+            )
+
+
+def read_many_langs(folder: str | Path) -> Checkpoint:
+    """Upstream remembers the sentences before; our layers are those of its first call."""
+    folder = Path(folder)
+    encoder, embedder = _read_config(folder)
+    characters = read_lexicon(folder / CHARACTERS) if embedder.char_dim else None
+    words = read_lexicon(folder / WORDS) if embedder.word_dim else None
+    try:
+        mapper = LexiconMapper(characters, words, embedder.max_characters_per_token)
+        config = _translate_config(encoder, embedder, characters, words)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from None
+    with torch.device("meta"):
+        bilm = BiLM(config)
+    tensors = {**_read_tensors(folder / ENCODER), **_read_tensors(folder / EMBEDDER)}
+    expected = _to_theirs(bilm.state_dict(), config)
+    for _, theirs, lexicon in EMBEDDINGS:
+        listed, rows = (x[theirs].shape[:1] if theirs in x else None for x in (expected, tensors))
+        if listed and rows and listed != rows:
+            raise ValueError(
+                f"{folder}: {lexicon} lists {listed[0]} entries, {theirs} has {rows[0]} rows: "
+                "the two files are not of one model"
+            )
+    check_tensors(expected, tensors, folder)
+    bilm.load_state_dict(_to_ours(tensors, config), assign=True)
+    return Checkpoint(bilm.eval(), mapper, TokeniserConfig("whitespace", "none"))
+
+
+def _read_config(folder: Path) -> tuple[_Encoder, _TokenEmbedder]:
+    path = folder / CONFIG
+    if not path.is_file():
+        raise ValueError(f"{folder} is not a folder of ELMoForManyLangs: it has no {CONFIG}")
+    table = _read_json(path)
+    if "encoder" not in table or "token_embedder" not in table:
+        path = _second_config(folder, table)
+        table = _read_json(path)
+    try:
+        return (
+            build(_Encoder, table.get("encoder", {}), "encoder"),
+            build(_TokenEmbedder, table.get("token_embedder", {}), "token_embedder"),
+        )
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _second_config(folder: Path, table: dict[str, Any]) -> Path:
+    """The file that config.json names. Published folders name a path of the machine of their training."""
+    named = table.get("config_path")
+    if not isinstance(named, str) or not named:
+        raise ValueError(
+            f"{folder / CONFIG}: expected a key 'config_path' (or the tables 'encoder' and 'token_embedder'), "
+            f"found {', '.join(map(repr, table)) or 'no keys'}"
+        )
+    name = re.split(r"[\\/]", named)[-1]
+    # An absolute path is of another machine: no business of ours, even where such a file happens to exist.
+    candidates = [folder / name] if Path(named).is_absolute() else [folder / named, folder / name]
+    for path in candidates:
+        if path.is_file():
+            return path
+    raise ValueError(
+        f"{folder / CONFIG} names the configuration {named!r}, which is not there: put {name} into {folder} "
+        "(that of the published models comes with the elmoformanylangs package, in its folder configs)"
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        table = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: not valid JSON: {error}") from None
+    if not isinstance(table, dict):
+        raise ValueError(f"{path}: expected a JSON object, found {type(table).__name__}")
+    return table
+
+
+def read_lexicon(path: Path) -> dict[str, int]:
+    """Lines of an entry, a tab and its id, read exactly as upstream does it.
+
+    Upstream strips the line first, so an entry of white space loses its field; what is left, one field,
+    it takes for the ideographic space.
+    """
+    if not path.is_file():
+        raise ValueError(f"no file {path}, which lists the ids that the model's embedding was trained with")
+    try:
+        lines = path.read_bytes().decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        where = error.object[: error.start].count(b"\n") + 1
+        raise ValueError(f"{path}: line {where}: expected UTF-8, found {error.reason}") from None
+    if not lines[-1]:
+        lines.pop()
+    lexicon: dict[str, int] = {}
+    for number, line in enumerate(lines, start=1):
+        fields = line.strip().split("\t")
+        try:
+            entry, digits = fields if len(fields) > 1 else ("\u3000", *fields)
+            identity = int(digits)
+        except ValueError:
+            raise ValueError(
+                f"{path}: line {number}: expected an entry, a tab and its id, found {line!r}"
+            ) from None
+        if lexicon.setdefault(entry, identity) != identity:
+            raise ValueError(f"{path}: line {number}: {entry!r} has two ids, {lexicon[entry]} and {identity}")
+    entries: dict[int, str] = {}
+    for entry, identity in lexicon.items():
+        if not 0 <= identity < len(lexicon):
+            raise ValueError(
+                f"{path}: expected the ids 0 to {len(lexicon) - 1} for {len(lexicon)} entries, "
+                f"found {identity} for {entry!r}"
+            )
+        if identity in entries:
+            raise ValueError(f"{path}: found the id {identity} for both {entries[identity]!r} and {entry!r}")
+        entries[identity] = entry
+    return lexicon
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a state dict by file and name. Code in a pickle is refused, not run."""
+    if not path.is_file():
+        raise ValueError(f"no file {path}: a folder of ELMoForManyLangs has {ENCODER} and {EMBEDDER}")
+    expected = "expected a whole PyTorch file of tensors by name and nothing else"
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # of many kinds, and torch's own text advises to load the file unsafely
+        raise ValueError(
+            f"{path}: {expected}; torch refuses it ({type(error).__name__}): copy or download it again, "
+            "and distrust it if that does not help"
+        ) from None
+    if not isinstance(state, dict):
+        raise ValueError(f"{path}: {expected}, found {type(state).__name__}")
+    for name, tensor in state.items():
+        if not isinstance(tensor, Tensor):
+            raise ValueError(f"{path}: {expected}, found {name!r} of type {type(tensor).__name__}")
+        if not tensor.is_floating_point() or tensor.layout != torch.strided or tensor.device.type != "cpu":
+            raise ValueError(
+                f"{path}: {name}: expected a dense array of floating-point numbers, "
+                f"found {str(tensor.layout)[6:]} {str(tensor.dtype)[6:]} on {tensor.device}"
+            )
+        if not tensor.isfinite().all():
+            raise ValueError(f"{path}: {name} holds values that are not finite numbers")
+    return {f"{path.name}/{name}": tensor.detach().float() for name, tensor in state.items()}
+
+
+def _translate_config(
+    encoder: _Encoder,
+    embedder: _TokenEmbedder,
+    characters: dict[str, int] | None,
+    words: dict[str, int] | None,
+) -> BiLMConfig:
+    return BiLMConfig(
+        CharEncoderConfig(
+            characters=len(characters or ()) + MASK_SHIFT,
+            embedding=embedder.char_dim,
+            filters=embedder.filters if characters else (),
+            highway=embedder.n_highway if characters else 0,
+            activation=embedder.activation or "relu",
+            words=len(words) + MASK_SHIFT if words else 0,
+            word_embedding=embedder.word_dim,
+        ),
+        LSTMConfig(
+            layers=encoder.n_layers,
+            cells=encoder.dim,
+            width=encoder.projection_dim,
+            cell_clip=encoder.cell_clip or None,  # upstream reads 0 as none
+            projection_clip=encoder.proj_clip or None,
+            skip=True,
+            forget_bias=0.0,
+        ),
+    )
+
+
+def _same(config: BiLMConfig) -> dict[str, str]:
+    """Our name -> upstream's file and name, of every tensor that is the same in both."""
+    assert isinstance(config.encoder, CharEncoderConfig)
+    linear = ["projection", *(f"convolutions.{i}" for i in range(len(config.encoder.filters)))]
+    names = {f"encoder.{n}.{part}": f"{EMBEDDER}/{n}.{part}" for n in linear for part in ("weight", "bias")}
+    for direction in ("forward", "backward"):
+        for layer in range(config.lstm.layers):
+            for ours, theirs in LSTM_TENSORS.items():
+                names[f"{direction}_lstms.{layer}.{ours}"] = f"{ENCODER}/{direction}_layer_{layer}.{theirs}"
+    return names
+
+
+def _highways(config: BiLMConfig) -> list[tuple[str, str, str]]:
+    """(our transform, our carry, upstream's matrix or bias of both) of every highway layer."""
+    assert isinstance(config.encoder, CharEncoderConfig)
+    return [
+        (
+            f"encoder.highway.{i}.transform.{part}",
+            f"encoder.highway.{i}.carry.{part}",
+            f"{EMBEDDER}/highways._layers.{i}.{part}",
+        )
+        for i in range(config.encoder.highway)
+        for part in ("weight", "bias")
+    ]
+
+
+def _to_theirs(state: dict[str, Tensor], config: BiLMConfig) -> dict[str, Tensor]:
+    tensors = {theirs: state[ours] for ours, theirs in _same(config).items()}
+    tensors |= {theirs: state[ours][MASK_SHIFT:] for ours, theirs, _ in EMBEDDINGS if ours in state}
+    tensors |= {both: torch.cat([state[new], -state[carry]]) for new, carry, both in _highways(config)}
+    return tensors
+
+
+def _to_ours(tensors: dict[str, Tensor], config: BiLMConfig) -> dict[str, Tensor]:
+    state = {ours: tensors[theirs] for ours, theirs in _same(config).items()}
+    for ours, theirs, _ in EMBEDDINGS:
+        if theirs in tensors:
+            state[ours] = pad(tensors[theirs], (0, 0, MASK_SHIFT, 0))
+    for new, carry, both in _highways(config):
+        transform, gate = tensors[both].chunk(2)
+        state[new], state[carry] = transform, -gate
+    return {name: tensor.contiguous() for name, tensor in state.items()}

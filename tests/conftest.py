@@ -1,0 +1,85 @@
+"""Models small enough to check by hand, and the real data where it lies beside the repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from elmokit import Elmo
+from elmokit.checkpoint import Checkpoint
+from elmokit.formats.bilm_hdf5 import write_bilm
+from elmokit.model.bilm import BiLM, BiLMConfig
+from elmokit.model.char_encoder import CharEncoderConfig
+from elmokit.model.lstm import LSTMConfig
+from elmokit.text.characters import ByteMapper
+from elmokit.text.tokens import TokeniserConfig
+
+torch.set_num_threads(1)  # the models are tiny; waiting for threads costs more than they bring
+
+SENTENCES = [
+    "He sat on the bank of the river .",
+    "She works at a bank .",
+    "Stop",
+    "",
+    "밥을 먹었다 . 😀 e\u0301tude",
+    "a " * 30 + "b",
+]
+
+
+def small_config(**lstm: object) -> BiLMConfig:
+    settings = {"layers": 2, "cells": 24, "width": 8, **lstm}
+    return BiLMConfig(
+        CharEncoderConfig(embedding=4, filters=((1, 4), (2, 6), (3, 8)), highway=2),
+        LSTMConfig(**settings),  # type: ignore[arg-type]
+    )
+
+
+def random_bilm(config: BiLMConfig, seed: int = 0, scale: float = 1.0) -> BiLM:
+    """Weights large enough that gates saturate and clipping happens, and biases that are not zero."""
+    generator = torch.Generator().manual_seed(seed)
+    bilm = BiLM(config).eval()
+    with torch.no_grad():
+        for name, parameter in bilm.named_parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+            if parameter.dim() > 1 and "embedding" not in name:
+                parameter.mul_(scale * parameter[0].numel() ** -0.5)
+        bilm.encoder.character_embedding.weight[0] = 0  # the row of padded tokens
+    return bilm
+
+
+def make_elmo(config: BiLMConfig | None = None, *, published: bool = False, **options: object) -> Elmo:
+    checkpoint = Checkpoint(
+        random_bilm(config or small_config()),
+        ByteMapper(published=published),
+        TokeniserConfig("whitespace"),
+    )
+    return Elmo(checkpoint, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def elmo() -> Elmo:
+    return make_elmo()
+
+
+@pytest.fixture
+def model_folder(tmp_path: Path, elmo: Elmo) -> Path:
+    elmo.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def published_pair(tmp_path: Path) -> tuple[Path, Path]:
+    """options.json and weights.hdf5 of a random model, in the published layout."""
+    options, weights = tmp_path / "options.json", tmp_path / "weights.hdf5"
+    write_bilm(make_elmo(published=True).checkpoint, options, weights)
+    return options, weights
+
+
+@pytest.fixture(scope="session")
+def fixture_folder() -> Path:
+    folder = Path(__file__).parent.parent.parent / "shared" / "data" / "original_elmo"
+    if not folder.is_dir():
+        pytest.skip("the published fixture (shared/data/original_elmo beside the repository) is not here")
+    return folder

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import SENTENCES, make_elmo
+from elmokit import Elmo, ScalarMix
+
+ELMO = make_elmo(batch_tokens=40)  # small: several batches and windows even for a few sentences
+TOKEN = st.text(max_size=8)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(TOKEN, max_size=12), max_size=30))
+def test_one_array_a_sentence_in_order_equal_to_embedding_it_alone(sentences):
+    together = ELMO.embed(sentences)
+    assert [array.shape for array in together] == [(3, len(s), 16) for s in sentences]
+    for sentence, array in zip(sentences, together):
+        np.testing.assert_allclose(array, ELMO.embed([sentence])[0], atol=1e-6, rtol=0)
+
+
+def test_text_and_its_tokens_are_the_same(elmo):
+    text = "He sat on the bank ."
+    np.testing.assert_array_equal(elmo.embed([text])[0], elmo.embed([text.split()])[0])
+
+
+def test_layers_are_chosen_by_number_average_and_weights(elmo):
+    everything = elmo.embed(SENTENCES)
+
+    def check(layers, expected):
+        for array, chosen in zip(everything, elmo.embed(SENTENCES, layers=layers)):
+            np.testing.assert_allclose(chosen, expected(array), atol=1e-6)
+
+    for layer in (0, 1, 2, -1):
+        check(layer, lambda array, layer=layer: array[layer])
+    check("mean", lambda array: array.mean(axis=0))
+    check([0.5, 0.0, 2.0], lambda array: 0.5 * array[0] + 2 * array[2])
+    check(np.array([0, 1, 0]), lambda array: array[1])
+    check(ScalarMix(3, weights=[0, 9e9, 0], gamma=3.0), lambda array: 3 * array[1])
+
+
+def test_pooling_is_over_the_sentences_own_tokens(elmo):
+    everything = elmo.embed(SENTENCES)
+    for array, mean, most in zip(
+        everything, elmo.embed(SENTENCES, pooling="mean"), elmo.embed(SENTENCES, pooling="max", layers=1)
+    ):
+        if array.shape[1]:
+            np.testing.assert_allclose(mean, array.mean(axis=1), atol=1e-6)
+            np.testing.assert_allclose(most, array[1].max(axis=0), atol=1e-6)
+        else:
+            assert not mean.any()
+            assert most.shape == (16,)
+
+
+def test_half_precision_output(elmo):
+    for full, half in zip(elmo.embed(SENTENCES), elmo.embed(SENTENCES, dtype="float16")):
+        assert half.dtype == np.float16
+        np.testing.assert_array_equal(full.astype(np.float16), half)
+
+
+def test_boundaries_can_be_kept(elmo):
+    for inner, outer in zip(elmo.embed(SENTENCES), elmo.embed(SENTENCES, boundaries=True)):
+        np.testing.assert_array_equal(inner, outer[:, 1:-1])
+
+
+def test_an_array_does_not_keep_its_batch_in_memory(elmo):
+    array = elmo.embed(SENTENCES)[0]
+    assert array.base is None or array.base.nbytes == array.nbytes
+
+
+def test_stream_takes_any_iterable_and_reads_no_further_than_a_window():
+    taken = 0
+
+    def endless():
+        nonlocal taken
+        while True:
+            taken += 1
+            yield "He sat ."
+
+    stream = ELMO.stream(endless())
+    for _ in range(10):
+        assert next(stream).shape == (3, 3, 16)
+    assert taken <= ELMO.window_tokens // 5 + 1
+
+
+def test_memory_does_not_grow_with_the_corpus():
+    def consume(count):
+        tracemalloc.start()
+        for _ in ELMO.stream(f"sentence number {i}" for i in range(count)):
+            pass
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    consume(500)
+    assert consume(4000) < 1.5 * consume(500)
+
+
+@pytest.mark.parametrize(
+    "token",
+    ["", " ", "\0", "x" * 10_000, "밥" * 10_000, "👩‍👩‍👧‍👦", "a\u0301\u0301\u0301", "\ud800", "\U0010ffff", "\n"],
+)
+def test_strange_tokens_have_finite_vectors(elmo, token):
+    (array,) = elmo.embed([["a", token, "b"]])
+    assert array.shape == (3, 3, 16)
+    assert np.isfinite(array).all()
+
+
+def test_composed_and_decomposed_text_are_the_same(elmo):
+    np.testing.assert_array_equal(elmo.embed(["caf\u00e9"])[0], elmo.embed(["cafe\u0301"])[0])
+
+
+def test_nothing_gives_nothing(elmo):
+    assert elmo.embed([]) == []
+    assert elmo.embed([""])[0].shape == (3, 0, 16)
+    assert elmo.embed([[]], layers=1)[0].shape == (0, 16)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "options", "message"),
+    [
+        ("He sat", {}, "put it in a list"),
+        ([["a", 3]], {}, "found 3"),
+        (["a"], {"layers": 3}, "layers 0 to 2, found 3"),
+        (["a"], {"layers": "top"}, "found 'top'"),
+        (["a"], {"layers": [1.0]}, "expected 3 finite weights"),
+        (["a"], {"layers": [1.0, float("nan"), 0]}, "expected 3 finite weights"),
+        (["a"], {"pooling": "sum"}, "pooling"),
+        (["a"], {"dtype": "int8"}, "dtype"),
+        (["a"], {"layers": ScalarMix(3, layer_norm="batch")}, "depend on the batch"),
+    ],
+)
+def test_what_cannot_be_done_is_said(elmo, sentences, options, message):
+    with pytest.raises(ValueError, match=message):
+        elmo.embed(sentences, **options)
+
+
+def test_options_are_refused_before_the_first_sentence_is_read(elmo):
+    with pytest.raises(ValueError, match="layers"):
+        elmo.stream(iter([]), layers=9)
+
+
+def test_a_recipe_gives_a_fresh_model_from_its_seed_and_leaves_the_random_numbers_alone():
+    before = torch.random.get_rng_state()
+    one, two, other = (Elmo.from_recipe("tiny", seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(before, torch.random.get_rng_state())
+    np.testing.assert_array_equal(one.embed(["bank"])[0], two.embed(["bank"])[0])
+    assert np.abs(one.embed(["bank"])[0] - other.embed(["bank"])[0]).max() > 1e-3
+    assert one.tokens("It's here.") == ["It", "'s", "here", "."]
+
+
+def test_another_tokeniser_can_be_used():
+    assert make_elmo(tokeniser="words").tokens("It's here.") == ["It", "'s", "here", "."]
+    assert make_elmo().tokens("It's here.") == ["It's", "here."]
+    with pytest.raises(ValueError, match="unknown tokeniser"):
+        make_elmo(tokeniser="chars")
+    with pytest.raises(ValueError, match="batch_tokens"):
+        make_elmo(batch_tokens=0)
+
+
+def test_threads_agree():
+    """Several Python threads may share one model under `zero`: nothing is remembered."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    expected = ELMO.embed(SENTENCES)
+    with ThreadPoolExecutor(4) as pool:
+        for arrays in pool.map(ELMO.embed, [SENTENCES] * 8):
+            for array, right in zip(arrays, expected):
+                np.testing.assert_array_equal(array, right)

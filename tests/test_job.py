@@ -1,0 +1,307 @@
+"""File to file: every format, and every way to be interrupted."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import h5py
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from conftest import make_elmo
+from elmokit.embed import job as job_module
+from elmokit.embed.job import EmbedJob
+from elmokit.embed.vectors import open_vectors
+
+SUFFIXES = [".h5", ".npz", ".safetensors", ".parquet"]
+LINES = ["He sat on the bank .", "", "밥을 먹었다 😀", "nul\0byte and é", "x" * 10_000, "last"]
+
+
+def small_elmo(**options):
+    return make_elmo(batch_tokens=8, **options)  # a window every few sentences
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(LINES * 20) + "\n", encoding="utf-8")
+    return path
+
+
+def run(text, output, elmo=None, overwrite=False, restart=False, **options):
+    return EmbedJob(elmo or small_elmo(), text, output, **options).run(overwrite=overwrite, restart=restart)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(
+    "options", [{}, {"layers": 1}, {"pooling": "mean"}, {"layers": "mean", "pooling": "max", "dtype": "float16"}]
+)
+def test_what_is_read_back_is_what_embed_gives(tmp_path, text, suffix, options):
+    summary = run(text, tmp_path / f"out{suffix}", **options)
+    vectors = open_vectors(tmp_path / f"out{suffix}")
+    assert len(vectors) == summary.sentences == len(LINES) * 20
+    expected = small_elmo().embed(LINES * 20, **options)
+    for i, (line, sentence) in enumerate(zip(LINES * 20, vectors)):
+        assert sentence.line == i + 1
+        assert sentence.tokens == line.split()
+        assert sentence.text == (line.replace("\0", "\u2400") if suffix == ".h5" else line)
+        assert sentence.vectors.dtype == expected[i].dtype
+        np.testing.assert_array_equal(sentence.vectors, expected[i])
+    assert vectors[-1].text == "last"
+    with pytest.raises(IndexError):
+        vectors[len(vectors)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"out{suffix}", "text.txt"]
+
+
+def test_the_files_are_what_other_tools_read(tmp_path, text):
+    for suffix in SUFFIXES:
+        run(text, tmp_path / f"out{suffix}")
+    with h5py.File(tmp_path / "out.h5") as file:
+        assert file["0"].shape == (3, 6, 16)
+        assert file["text"].asstr()[0] == LINES[0]
+        assert json.loads(file["tokens"][0]) == LINES[0].split()
+    flat = load_file(tmp_path / "out.safetensors")
+    with np.load(tmp_path / "out.npz", allow_pickle=False) as archive:
+        assert archive["offsets"][:3].tolist() == [0, 6, 6]
+        for name in ("vectors", "offsets", "sentences"):
+            np.testing.assert_array_equal(archive[name], flat[name])
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert table.column_names == ["id", "line", "text", "tokens", "vectors"]
+    assert table["text"][2].as_py() == LINES[2]
+    assert len(table["vectors"][0].as_py()) == 6
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_two_runs_give_the_same_bytes(tmp_path, text, suffix):
+    run(text, tmp_path / f"a{suffix}")
+    time.sleep(1.1)  # a clock in the file would show
+    run(text, tmp_path / f"b{suffix}")
+    assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_after(monkeypatch, appended, error=Stop):
+    """Fail in the middle of things: at the so-manieth sentence that is appended, half of it written."""
+    append = job_module.Scratch.append
+    count = 0
+
+    def failing(self, record):
+        nonlocal count
+        count += 1
+        if count > appended:
+            self._vectors.write(b"half")
+            raise error
+        append(self, record)
+
+    monkeypatch.setattr(job_module.Scratch, "append", failing)
+    monkeypatch.setattr(job_module, "SECONDS_BETWEEN_COMMITS", 0.0)
+
+
+@pytest.mark.parametrize("state", ["zero", "carry", "warm"])
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_interrupted_and_run_again_gives_the_bytes_of_an_uninterrupted_run(
+    tmp_path, text, suffix, state, monkeypatch
+):
+    options = {"state": state, "warm_text": ["It was cold ."] if state == "warm" else None}
+    run(text, tmp_path / f"whole{suffix}", small_elmo(**options))
+    output = tmp_path / f"out{suffix}"
+    for appended in (7, 40, 3):
+        with monkeypatch.context() as patch:
+            stop_after(patch, appended)
+            with pytest.raises(Stop):
+                run(text, output, small_elmo(**options))
+        assert not output.exists()
+    summary = run(text, output, small_elmo(**options))
+    assert 0 < summary.resumed_at < summary.sentences
+    assert output.read_bytes() == (tmp_path / f"whole{suffix}").read_bytes()
+    assert not (tmp_path / f"out{suffix}.partial").exists()
+
+
+def test_interrupted_while_the_output_is_written(tmp_path, text, monkeypatch):
+    run(text, tmp_path / "whole.h5")
+    with monkeypatch.context() as patch:
+        patch.setitem(job_module.WRITERS, ".h5", lambda *arguments: (_ for _ in ()).throw(Stop))
+        with pytest.raises(Stop):
+            run(text, tmp_path / "out.h5")
+    assert not (tmp_path / "out.h5").exists()
+    summary = run(text, tmp_path / "out.h5")
+    assert summary.resumed_at == summary.sentences
+    assert (tmp_path / "out.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
+
+
+def test_killed_and_run_again_gives_the_bytes_of_an_uninterrupted_run(tmp_path):
+    """SIGKILL, for real, in another process, at whatever it is doing."""
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(f"sentence number {i} of many" for i in range(1200)) + "\n")
+    make_elmo().save(tmp_path / "model")
+    script = textwrap.dedent("""
+        import sys, torch
+        torch.set_num_threads(1)
+        from pathlib import Path
+        from elmokit import Elmo
+        from elmokit.embed import job
+        job.SECONDS_BETWEEN_COMMITS = 0.05
+        elmo = Elmo.from_pretrained(sys.argv[1], batch_tokens=32)
+        print("ready", flush=True)
+        job.EmbedJob(elmo, sys.argv[2], Path(sys.argv[3])).run()
+        print("done", flush=True)
+    """)
+
+    def start(output):
+        command = [sys.executable, "-c", script, str(tmp_path / "model"), str(text), str(tmp_path / output)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    with start("whole.h5") as whole:
+        assert whole.stdout.read() == "ready\ndone\n"
+    kills = 0
+    for _ in range(2):
+        with start("out.h5") as process:
+            assert process.stdout.readline() == "ready\n"
+            journal = tmp_path / "out.h5.partial" / "journal.json"
+            before = journal.read_text() if journal.exists() else ""
+            while process.poll() is None and not (journal.exists() and journal.read_text() != before):
+                time.sleep(0.005)
+            process.send_signal(signal.SIGKILL)
+            kills += process.wait() == -signal.SIGKILL
+    assert kills > 0
+    with start("out.h5") as process:
+        assert process.stdout.read() == "ready\ndone\n"
+    assert (tmp_path / "out.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
+
+
+def test_a_full_disk_keeps_what_was_done(tmp_path, text, monkeypatch):
+    run(text, tmp_path / "whole.npz")
+    with monkeypatch.context() as patch:
+        stop_after(patch, 50, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        with pytest.raises(OSError, match="No space left"):
+            run(text, tmp_path / "out.npz")
+    assert run(text, tmp_path / "out.npz").resumed_at > 0
+    assert (tmp_path / "out.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()
+
+
+def interrupted(tmp_path, text, monkeypatch, **options):
+    with monkeypatch.context() as patch:
+        stop_after(patch, 60)
+        with pytest.raises(Stop):
+            run(text, tmp_path / "out.h5", **options)
+
+
+def test_what_was_begun_with_other_settings_is_not_gone_on_with(tmp_path, text, monkeypatch):
+    interrupted(tmp_path, text, monkeypatch)
+    with pytest.raises(ValueError, match=r"other settings \(layers 'all', now '1'\).*--restart"):
+        run(text, tmp_path / "out.h5", layers=1)
+    assert run(text, tmp_path / "out.h5", layers=1, restart=True).resumed_at == 0
+
+
+def test_a_text_that_changed_is_not_gone_on_with(tmp_path, text, monkeypatch):
+    interrupted(tmp_path, text, monkeypatch)
+    whole = text.read_text(encoding="utf-8")
+    text.write_text("Another beginning\n" + whole, encoding="utf-8")
+    with pytest.raises(ValueError, match="is not the text"):
+        run(text, tmp_path / "out.h5")
+    text.write_text("short\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="is shorter than when"):
+        run(text, tmp_path / "out.h5")
+    text.write_text(whole + "and more\n", encoding="utf-8")  # a text that only grew is the same text so far
+    assert run(text, tmp_path / "out.h5").sentences == len(LINES) * 20 + 1
+
+
+@pytest.mark.parametrize("damage", ["journal", "vectors", "state"])
+def test_a_damaged_scratch_folder_is_refused_not_used(tmp_path, text, monkeypatch, damage):
+    interrupted(tmp_path, text, monkeypatch, elmo=small_elmo(state="carry"))
+    folder = tmp_path / "out.h5.partial"
+    if damage == "journal":
+        (folder / "journal.json").write_text("{")
+    elif damage == "vectors":
+        os.truncate(folder / "vectors.bin", 10)
+    else:
+        next(folder.glob("state-*")).write_bytes(b"junk")
+    with pytest.raises(ValueError, match="--restart"):
+        run(text, tmp_path / "out.h5", small_elmo(state="carry"))
+    run(text, tmp_path / "out.h5", small_elmo(state="carry"), restart=True)
+
+
+def test_two_jobs_never_write_to_the_same_output(tmp_path, text):
+    job = EmbedJob(small_elmo(), text, tmp_path / "out.h5")
+    seen = []
+
+    def second(progress):
+        if not seen:
+            with pytest.raises(ValueError, match="another process is writing"):
+                job.run()
+            seen.append(True)
+
+    job.run(report=second)
+    assert seen
+
+
+def test_lines_that_are_not_utf8(tmp_path):
+    text = tmp_path / "t.txt"
+    text.write_bytes(b"one\nb\xff\xfed\nthree\n")
+    with pytest.raises(ValueError, match="line 2: not valid UTF-8"):
+        run(text, tmp_path / "out.h5")
+    assert not (tmp_path / "out.h5").exists()
+    summary = run(text, tmp_path / "out.h5", on_bad_line="skip", restart=True)
+    assert summary.skipped_lines == [2]
+    assert [sentence.line for sentence in open_vectors(tmp_path / "out.h5")] == [1, 3]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_empty_file_gives_an_empty_output(tmp_path, suffix):
+    (tmp_path / "t.txt").write_bytes(b"")
+    assert run(tmp_path / "t.txt", tmp_path / f"out{suffix}").sentences == 0
+    assert len(open_vectors(tmp_path / f"out{suffix}")) == 0
+
+
+def test_paragraphs_are_split_on_request(tmp_path):
+    (tmp_path / "t.txt").write_text("It rained. We stayed.\n\nThen it stopped.\n")
+    run(tmp_path / "t.txt", tmp_path / "out.h5", small_elmo(tokeniser="words"), split=True)
+    found = [(s.line, s.text, s.tokens) for s in open_vectors(tmp_path / "out.h5")]
+    assert found == [
+        (1, "It rained.", ["It", "rained", "."]),
+        (1, "We stayed.", ["We", "stayed", "."]),
+        (3, "Then it stopped.", ["Then", "it", "stopped", "."]),
+    ]
+
+
+def test_what_cannot_be_written_is_refused_before_the_work(tmp_path, text):
+    (tmp_path / "there.h5").write_bytes(b"precious")
+    for output, message in [
+        (tmp_path / "out.xyz", r"expected a name that ends in .h5"),
+        (tmp_path / "there.h5", "exists already"),
+        (tmp_path / "none" / "out.h5", "no folder"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            run(text, output)
+    assert (tmp_path / "there.h5").read_bytes() == b"precious"
+    run(text, tmp_path / "there.h5", overwrite=True)
+    assert len(open_vectors(tmp_path / "there.h5")) == len(LINES) * 20
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a folder that nobody can write to")
+def test_a_folder_that_cannot_be_written_to(text):
+    from pathlib import Path
+
+    with pytest.raises(ValueError, match="cannot write to"):
+        run(text, Path("/proc/out.h5"))
+
+
+def test_a_vector_file_that_is_none(tmp_path):
+    with pytest.raises(ValueError, match="no file"):
+        open_vectors(tmp_path / "none.h5")
+    (tmp_path / "out.txt").write_text("x")
+    with pytest.raises(ValueError, match=r"expected .h5"):
+        open_vectors(tmp_path / "out.txt")
