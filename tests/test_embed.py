@@ -172,3 +172,14 @@ def test_threads_agree():
         for arrays in pool.map(ELMO.embed, [SENTENCES] * 8):
             for array, right in zip(arrays, expected):
                 np.testing.assert_array_equal(array, right)
+
+
+def test_given_word_vectors_take_the_place_of_characters(tmp_path):
+    (tmp_path / "glove.txt").write_text("bank 1 2 3 4\nriver 5 6 7 8\n")
+    elmo = Elmo.from_vectors(tmp_path / "glove.txt", "tiny", seed=3)
+    known, unknown, capital = elmo.embed([["bank", "xyz", "Bank"]], layers=0)[0]
+    np.testing.assert_array_equal(known, capital)
+    assert np.abs(known - unknown).max() > 1e-3
+    elmo.save(tmp_path / "model")
+    again = Elmo.from_pretrained(tmp_path / "model")
+    np.testing.assert_array_equal(again.embed(["the river bank"])[0], elmo.embed(["the river bank"])[0])

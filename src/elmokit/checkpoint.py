@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from elmokit import __version__
 from elmokit.atomic import replacing_folder
-from elmokit.config import build, dump
+from elmokit.config import build, dump, parse_json
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.language_head import LanguageHead
@@ -119,8 +119,8 @@ class Checkpoint:
         card = folder / CARD
         return cls(
             bilm.eval(),
-            make_mapper(_parse(contents[MAPPER], folder / MAPPER)),
-            build(TokeniserConfig, _parse(contents[TOKENISER], folder / TOKENISER), "tokeniser"),
+            make_mapper(parse_json(contents[MAPPER], folder / MAPPER)),
+            build(TokeniserConfig, parse_json(contents[TOKENISER], folder / TOKENISER), "tokeniser"),
             vocabulary,
             head,
             card.read_text(encoding="utf-8", errors="replace") if card.is_file() else None,
@@ -171,7 +171,7 @@ def read_config(folder: Path) -> CheckpointConfig:
     path = folder / CONFIG
     if not path.is_file():
         raise ValueError(f"{folder} is not a model folder: it has no {CONFIG}")
-    table = _parse(path.read_bytes(), path)
+    table = parse_json(path.read_bytes(), path)
     if table.get("format") != FORMAT:
         raise ValueError(f"{path}: expected format {FORMAT!r}, found {table.get('format')!r}")
     if table.get("version") != VERSION:
@@ -195,16 +195,6 @@ def read_config(folder: Path) -> CheckpointConfig:
 
 def _json(table: Mapping[str, Any]) -> bytes:
     return (json.dumps(table, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "backslashreplace")
-
-
-def _parse(content: bytes, path: Path) -> dict[str, Any]:
-    try:
-        table = json.loads(content)
-    except ValueError as error:
-        raise ValueError(f"{path}: not valid JSON: {error}") from None
-    if not isinstance(table, dict):
-        raise ValueError(f"{path}: expected a JSON object, found {type(table).__name__}")
-    return table
 
 
 def _seal(content: bytes) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import sys
 import types
 import typing
@@ -81,6 +82,17 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: expected UTF-8 text, found {error.reason} at byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path}: not valid TOML: {error}") from None
+
+
+def parse_json(content: bytes, path: Path) -> dict[str, Any]:
+    """The JSON object that a file holds; `path` is for the error message."""
+    try:
+        table = json.loads(content)
+    except ValueError as error:
+        raise ValueError(f"{path}: not valid JSON: {error}") from None
+    if not isinstance(table, dict):
+        raise ValueError(f"{path}: expected a JSON object, found {type(table).__name__}")
+    return table
 
 
 def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:

@@ -86,6 +86,23 @@ class Elmo:
             bilm = BiLM(settings.model)
         return cls(Checkpoint(bilm, settings.mapper, settings.tokeniser), **options)
 
+    @classmethod
+    def from_vectors(
+        cls,
+        vectors: str | Path,
+        recipe: str | Path,
+        *,
+        limit: int | None = None,
+        trainable: bool = False,
+        seed: int = 0,
+        **options: Any,
+    ) -> Elmo:
+        """A fresh biLM whose x_k are word2vec, GloVe or fastText vectors instead of characters."""
+        from elmokit.formats.word_vectors import bilm_from_vectors
+
+        checkpoint = bilm_from_vectors(vectors, load_recipe(recipe), limit=limit, trainable=trainable, seed=seed)
+        return cls(checkpoint, **options)
+
     @property
     def width(self) -> int:
         """D, the size of a vector."""

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from elmokit.atomic import replacing, write_file
 from elmokit.checkpoint import Checkpoint, check_tensors
-from elmokit.config import suggest
+from elmokit.config import parse_json, suggest
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.lstm import LSTMConfig
@@ -87,12 +87,9 @@ def write_bilm(checkpoint: Checkpoint, options: str | Path, weights: str | Path)
 
 def read_options(path: Path) -> tuple[BiLMConfig, int]:
     """The architecture, and max_characters_per_token."""
-    try:
-        table = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise ValueError(f"no options file {path}") from None
-    except ValueError as error:
-        raise ValueError(f"{path}: not valid JSON: {error}") from None
+    if not path.is_file():
+        raise ValueError(f"no options file {path}")
+    table = parse_json(path.read_bytes(), path)
     try:
         lstm, cnn = _table(table, "lstm", LSTM_KEYS), _table(table, "char_cnn", CNN_KEYS)
         if table.get("bidirectional", True) is not True:
@@ -129,8 +126,8 @@ def read_options(path: Path) -> tuple[BiLMConfig, int]:
         raise ValueError(f"{path}: missing key {error}") from None
 
 
-def _table(options: Any, name: str, known: set[str]) -> dict[str, Any]:
-    table = options.get(name) if isinstance(options, dict) else None
+def _table(options: dict[str, Any], name: str, known: set[str]) -> dict[str, Any]:
+    table = options.get(name)
     if not isinstance(table, dict):
         raise ValueError(f"expected a table {name!r}, found {table!r}; is this an ELMo options file?")
     for key in table:

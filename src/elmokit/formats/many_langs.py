@@ -7,7 +7,6 @@ moves up by one and every embedding gets a row of zeros in front. Its LSTM gates
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from elmokit.checkpoint import Checkpoint, check_tensors
-from elmokit.config import build
+from elmokit.config import build, parse_json
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.lstm import LSTMConfig
@@ -117,10 +116,10 @@ def _read_config(folder: Path) -> tuple[_Encoder, _TokenEmbedder]:
     path = folder / CONFIG
     if not path.is_file():
         raise ValueError(f"{folder} is not a folder of ELMoForManyLangs: it has no {CONFIG}")
-    table = _read_json(path)
+    table = parse_json(path.read_bytes(), path)
     if "encoder" not in table or "token_embedder" not in table:
         path = _second_config(folder, table)
-        table = _read_json(path)
+        table = parse_json(path.read_bytes(), path)
     try:
         return (
             build(_Encoder, table.get("encoder", {}), "encoder"),
@@ -148,16 +147,6 @@ def _second_config(folder: Path, table: dict[str, Any]) -> Path:
         f"{folder / CONFIG} names the configuration {named!r}, which is not there: put {name} into {folder} "
         "(that of the published models comes with the elmoformanylangs package, in its folder configs)"
     )
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        table = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path}: not valid JSON: {error}") from None
-    if not isinstance(table, dict):
-        raise ValueError(f"{path}: expected a JSON object, found {type(table).__name__}")
-    return table
 
 
 def read_lexicon(path: Path) -> dict[str, int]:

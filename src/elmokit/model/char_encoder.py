@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from elmokit.model.rows import whole_rows
+from elmokit.model.rows import row_chunks
 from elmokit.text.characters import BYTE_CHARACTERS
 
 # Tokens convolved at one time: bounds memory (the widest published filter bank takes 200 kB a token).
@@ -109,7 +109,7 @@ class CharEncoder(nn.Module):
         if not len(flat):  # torch.unique refuses an empty batch
             return self._encode(flat).view(*ids.shape[:-1], self.width)
         distinct, where = torch.unique(flat, dim=0, return_inverse=True)
-        x = torch.cat([self._encode(rows) for rows in torch.split(whole_rows(distinct), ROWS_AT_ONCE)])  # [N, P]
+        x = torch.cat([self._encode(rows) for rows in row_chunks(distinct, ROWS_AT_ONCE)])  # [N, P]
         return x[where].view(*ids.shape[:-1], self.width)
 
     def _encode(self, ids: Tensor) -> Tensor:  # [N, W] -> [N, P]

@@ -1,0 +1,33 @@
+# Everything is set up in .venv, from pyproject.toml and constraints.txt. `make help` lists what there is.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help demo test lint types format clean
+
+help:  ## what there is
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: .venv/installed  ## one word in several contexts, layer by layer; vectors to demo-output/
+	$(BIN)/python examples/contexts.py
+
+test: .venv/installed  ## all tests
+	$(BIN)/python -m pytest
+
+lint: .venv/installed  ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/installed  ## mypy, strict on src
+	$(BIN)/mypy
+
+format: .venv/installed  ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove what was set up and made here
+	rm -rf .venv demo-output build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

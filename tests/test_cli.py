@@ -1,0 +1,192 @@
+"""The command as a user meets it: in a process of its own where that matters, else through main()."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import make_elmo
+from elmokit.cli import main
+from elmokit.embed.vectors import open_vectors
+
+
+@pytest.fixture
+def elmo_command(monkeypatch, capsys, tmp_path):
+    """Run `elmo ...` in tmp_path; gives (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ELMO_MODEL", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["elmo", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        out, err = capsys.readouterr()
+        return exit_.value.code or 0, out, err
+
+    yield run
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def text(tmp_path):
+    (tmp_path / "text.txt").write_text("He sat on the bank .\n\n밥을 먹었다 .\n", encoding="utf-8")
+    return "text.txt"
+
+
+def test_help_shows_commands_and_each_has_an_example(elmo_command):
+    code, out, _ = elmo_command("--help")
+    assert code == 0
+    for command in ("embed", "info", "convert", "similar"):
+        assert command in out
+        code, own, _ = elmo_command(command, "--help")
+        assert code == 0
+        assert f"elmo {command} " in own.split("Example")[1]
+
+
+def test_version(elmo_command):
+    assert elmo_command("--version")[1].startswith("elmokit 0.")
+
+
+@pytest.mark.parametrize("suffix", ["h5", "npz", "safetensors", "parquet"])
+def test_embed_then_info(elmo_command, model_folder, text, suffix):
+    code, _, err = elmo_command("embed", text, "-o", f"out.{suffix}", "--model", model_folder)
+    assert code == 0
+    assert f"out.{suffix}: 3 sentences, 9 tokens" in err
+    code, out, _ = elmo_command("info", f"out.{suffix}", "--json")
+    facts = json.loads(out)
+    assert (facts["sentences"], facts["shape of a vector"]) == (3, "3 x 16")
+    expected = make_elmo().embed(["밥을 먹었다 ."])[0]
+    np.testing.assert_allclose(open_vectors(f"out.{suffix}")[2].vectors, expected, atol=1e-6, rtol=0)
+
+
+def test_embed_with_every_option(elmo_command, model_folder, text):
+    Path("warm.txt").write_text("It was cold .\n")
+    options = (
+        "--layers 0.1,0.2,0.7 --pooling mean --dtype float16 --tokeniser words --split --on-bad-line skip "
+        "--state warm --warm-text warm.txt --batch-tokens 64 --threads 1 --device cpu"
+    )
+    assert elmo_command("embed", text, "-o", "out.npz", "-m", model_folder, *options.split())[0] == 0
+    elmo = make_elmo(state="warm", warm_text=["It was cold ."], tokeniser="words")
+    expected = elmo.embed(["He sat on the bank ."], layers=[0.1, 0.2, 0.7], pooling="mean", dtype="float16")
+    np.testing.assert_array_equal(open_vectors("out.npz")[0].vectors, expected[0])
+
+
+def test_embed_standard_input_and_the_model_from_the_environment(model_folder, tmp_path):
+    process = subprocess.run(
+        [sys.executable, "-c", "from elmokit.cli import main; main()", "embed", "-", "-o", tmp_path / "o.h5"],
+        input="밥을 먹었다 .\n".encode(),
+        env={**os.environ, "ELMO_MODEL": str(model_folder)},
+        capture_output=True,
+    )
+    assert process.returncode == 0, process.stderr
+    assert open_vectors(tmp_path / "o.h5")[0].tokens == ["밥을", "먹었다", "."]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_polite_stop_loses_nothing_and_says_how_to_go_on(tmp_path, model_folder, number):
+    (tmp_path / "text.txt").write_text("".join(f"sentence number {i} of many\n" for i in range(4000)))
+    command = [
+        sys.executable,
+        "-c",
+        "from elmokit.cli import main; main()",
+        "embed",
+        "text.txt",
+        "-m",
+        model_folder,
+    ]
+    command += ["--batch-tokens", "16", "--threads", "1", "-o"]
+    process = subprocess.Popen([*command, "out.h5"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    vectors = tmp_path / "out.h5.partial" / "vectors.bin"
+    while process.poll() is None and not (vectors.exists() and vectors.stat().st_size):
+        time.sleep(0.01)
+    process.send_signal(number)
+    message = process.communicate()[1]
+    assert process.returncode == 130
+    assert "run the same command to go on" in message
+    done = json.loads((tmp_path / "out.h5.partial" / "journal.json").read_text())["sentences"]
+    assert 0 < done < 4000
+
+
+def test_convert_there_and_back(elmo_command, model_folder, published_pair):
+    options, weights = published_pair
+    assert elmo_command("convert", weights, "ours", "--options", options, "--precision", "float16")[0] == 0
+    assert elmo_command("convert", model_folder, "pair", "--to", "bilm")[0] == 0
+    assert sorted(os.listdir("pair")) == ["options.json", "weights.hdf5"]
+    assert elmo_command("convert", "pair", "again")[0] == 0
+    _, out, _ = elmo_command("info", "again", "--json")
+    assert json.loads(out)["spelling"] == "as published (bytes may be cut)"
+    assert elmo_command("convert", "pair", "again")[0] == 1
+    assert elmo_command("convert", "pair", "again", "--overwrite")[0] == 0
+
+
+def test_similar(elmo_command, model_folder):
+    sentences = [
+        "He sat on the [bank] of the river .",
+        "She works at a [bank] .",
+        r"A list \[1\] of [two words] .",
+    ]
+    _, out, _ = elmo_command("similar", *sentences, "-m", model_folder, "--json")
+    rows = json.loads(out)
+    assert len(rows) == 3
+    assert rows[0]["cosine"][0] == 1.0  # the same word, without context
+    assert rows[0]["cosine"][2] < 0.999
+    _, out, _ = elmo_command("similar", *sentences, "-m", model_folder)
+    assert "bank / two words" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("embed none.txt -o out.h5 -m {model}", "no file none.txt"),
+        ("embed text.txt -o out.doc -m {model}", "expected a name that ends in .h5"),
+        ("embed text.txt -o none/out.h5 -m {model}", "no folder none"),
+        ("embed text.txt -o out.h5 -m nowhere", "nowhere is no folder and no bundled model"),
+        ("embed text.txt -o out.h5 -m {model} --layers 9", "layers 0 to 2, found 9"),
+        ("embed text.txt -o out.h5 -m {model} --layers x", "--layers: expected all, mean"),
+        ("embed text.txt -o out.h5 -m {model} --tokeniser word", "did you mean 'words'"),
+        ("embed text.txt -o out.h5 -m {model} --state warm", "warm_text go together"),
+        ("embed text.txt -o out.h5 -m {model} --pooling sum", "--pooling"),
+        ("embed text.txt -o out.h5 -m {model} --sate zero", "--state"),
+        ("embed text.txt -o out.h5", "--model"),
+        ("embed broken.txt -o out.h5 -m {model}", "line 1: not valid UTF-8"),
+        ("info nowhere", "no bundled model"),
+        ("info text.txt", "expected .h5"),
+        ("convert text.txt out", "by --options"),
+        ("convert {model} out --to bilm --precision float16", "float32 only"),
+        ("similar [one] -m {model}", "two sentences or more"),
+        ("similar [one] two -m {model}", "expected one word in [brackets], found 0"),
+        ("similar [one] [] -m {model}", "hold no word"),
+        ("embd text.txt", "embed"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line_without_a_traceback(elmo_command, model_folder, text, arguments, message):
+    Path("broken.txt").write_bytes(b"\xff\n")
+    code, _, err = elmo_command(*arguments.format(model=model_folder).split())
+    assert code in (1, 2)
+    assert message in err
+    assert "Traceback" not in err
+    assert not Path("out.h5").exists()
+
+
+def test_a_full_disk_is_said_plainly(elmo_command, model_folder, text, monkeypatch):
+    import errno
+
+    from elmokit.embed.scratch import Scratch
+
+    def full(self, record):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "vectors.bin")
+
+    monkeypatch.setattr(Scratch, "append", full)
+    code, _, err = elmo_command("embed", text, "-o", "out.h5", "-m", model_folder)
+    assert code == 1
+    assert "No space left on device (vectors.bin): free some space, then run the same command again" in err
