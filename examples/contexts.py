@@ -27,7 +27,7 @@ CONTEXTS = {
         "They saw a [play] by Chekhov at the theatre.",
         "He made a spectacular [play] in the ninth inning.",
     ],
-    "배": ["[배]를 타고 섬에 갔다.", "가을에는 [배]가 달고 시원하다.", "점심을 많이 먹어서 [배]가 부르다."],
+    "배가": ["항구에 [배]가 들어왔다.", "가을에는 [배]가 달고 시원하다.", "점심을 많이 먹어서 [배]가 부르다."],
 }
 
 

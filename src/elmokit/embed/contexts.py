@@ -25,18 +25,24 @@ class MarkedSentence(NamedTuple):
 
 
 def read_marked(elmo: Elmo, sentence: str) -> MarkedSentence:
-    r"""'He sat on the [bank] .' -> its tokens and where the marked one is. \[ and \] are plain brackets."""
+    r"""'He sat on the [bank] .' -> its tokens and where the marked one is. \[ and \] are plain brackets.
+
+    The sentence is read as if nothing were marked: the mark in [배]가 means the token 배가, if that is one.
+    """
     marks = list(_MARKED.finditer(sentence))
     if len(marks) != 1:
         raise ValueError(f"expected one word in [brackets], found {len(marks)} in {sentence!r}")
     mark = marks[0]
     before, word, after = (
-        elmo.tokens(re.sub(r"\\([\[\]])", r"\1", part))
+        re.sub(r"\\([\[\]])", r"\1", part)
         for part in (sentence[: mark.start()], mark.group(1), sentence[mark.end() :])
     )
-    if not word:
+    text, begin, stop = before + word + after, len(before), len(before + word)
+    spans = elmo.tokeniser.spans(text)
+    inside = [i for i, (start, end) in enumerate(spans) if start < stop and end > begin]
+    if not inside:
         raise ValueError(f"the brackets in {sentence!r} hold no word")
-    return MarkedSentence(before + word + after, len(before), len(before) + len(word))
+    return MarkedSentence(elmo.tokens(text), inside[0], inside[-1] + 1)
 
 
 def word_vectors(elmo: Elmo, sentences: Sequence[MarkedSentence]) -> NDArray[np.float32]:

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from conftest import make_elmo
+from elmokit.embed.contexts import cosines, read_marked, word_vectors
+
+ELMO = make_elmo(tokeniser="words")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "tokens", "word"),
+    [
+        ("He sat on the [bank].", ["He", "sat", "on", "the", "bank", "."], "bank"),
+        ("[배]가 달다.", ["배가", "달다", "."], "배가"),  # the token that the mark lies in
+        ("in [New York] City", ["in", "New", "York", "City"], "New York"),
+        (r"a list \[1\] of [things]", ["a", "list", "[", "1", "]", "of", "things"], "things"),
+        ("[don't]", ["do", "n't"], "do n't"),
+    ],
+)
+def test_the_marked_word_is_found_in_the_sentence_as_it_is_read(sentence, tokens, word):
+    marked = read_marked(ELMO, sentence)
+    assert marked.tokens == tokens
+    assert marked.word == word
+
+
+@pytest.mark.parametrize("sentence", ["none", "[two] [words]", "empty []", "blank [ ]", ""])
+def test_exactly_one_word_must_be_marked(sentence):
+    with pytest.raises(ValueError, match=r"brackets"):
+        read_marked(ELMO, sentence)
+
+
+def test_vectors_are_those_of_the_word_in_its_sentence():
+    marked = [read_marked(ELMO, s) for s in ("the [bank] .", "a [big bank]")]
+    vectors = word_vectors(ELMO, marked)
+    np.testing.assert_array_equal(vectors[0], ELMO.embed(["the bank ."])[0][:, 1])
+    np.testing.assert_allclose(vectors[1], ELMO.embed(["a big bank"])[0][:, 1:].mean(axis=1), atol=1e-6)
+
+
+def test_cosines_by_layer():
+    vectors = np.array(
+        [[[1, 0], [1, 1]], [[0, 2], [2, 2]], [[0, 0], [-1, -1]]], dtype=np.float32
+    )  # [S, layers, D]
+    first, second = cosines(vectors)
+    np.testing.assert_allclose(first, [[1, 0, 0], [0, 1, 0], [0, 0, 0]], atol=1e-12)
+    np.testing.assert_allclose(second, [[1, 1, -1], [1, 1, -1], [-1, -1, 1]], atol=1e-12)
