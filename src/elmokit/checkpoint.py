@@ -97,7 +97,7 @@ class Checkpoint:
             if self.vocabulary is not None:
                 self.vocabulary.save(temporary / VOCABULARY)
                 config["files"][VOCABULARY] = _seal((temporary / VOCABULARY).read_bytes())
-            (temporary / CONFIG).write_bytes(_json(config))
+            (temporary / CONFIG).write_bytes(_json({**config, "sha256": config_digest(config)}))
 
     @classmethod
     def load(cls, folder: str | Path) -> Checkpoint:
@@ -179,6 +179,8 @@ def read_config(folder: Path) -> CheckpointConfig:
             f"{path}: this elmokit reads version {VERSION}, found version {table.get('version')!r}, "
             f"written by elmokit {table.get('elmokit', '?')}: update elmokit, or save the model again with it"
         )
+    if table.get("sha256") != config_digest(table):
+        raise ValueError(f"{path}: its digest is not the one inside it: the file was changed or damaged")
     files = table.get("files")
     if table.get("precision") not in DTYPES or not isinstance(files, dict):
         raise ValueError(f"{path}: expected a precision of {', '.join(DTYPES)} and a table of files")
@@ -191,6 +193,12 @@ def read_config(folder: Path) -> CheckpointConfig:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     return CheckpointConfig(table["precision"], model, seals)
+
+
+def config_digest(table: Mapping[str, Any]) -> str:
+    """Of what config.json says, its own digest left out."""
+    said = {key: value for key, value in table.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _json(table: Mapping[str, Any]) -> bytes:
