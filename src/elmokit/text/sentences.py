@@ -17,7 +17,8 @@ _CLOSING = r"[)\]}\"'’”»›」』）】》〉〕］｝]"
 _OPENING = r"[(\[{\"'‘“«‹¿¡*_]"
 _MARK = r"[.!?…‼⁇⁈⁉؟۔।॥։።။។៕]"
 
-_BLANK_LINE = regex.compile(r"\R[^\S\r\n]*+\R|\u2029")
+_LINE_END = r"(?>\r\n|[\n\v\f\r\x85\u2028])"
+_BLANK_LINE = regex.compile(rf"{_LINE_END}[^\S\r\n]*+{_LINE_END}|\u2029")
 
 # Full-width marks stand alone; the marks of scripts with spaces need one next, or 3.14 would be two
 # sentences. What closes the sentence comes along, even when written with a space before it.
