@@ -183,3 +183,17 @@ def test_given_word_vectors_take_the_place_of_characters(tmp_path):
     elmo.save(tmp_path / "model")
     again = Elmo.from_pretrained(tmp_path / "model")
     np.testing.assert_array_equal(again.embed(["the river bank"])[0], elmo.embed(["the river bank"])[0])
+
+
+def test_a_device_that_is_not_there_is_said():
+    for device in ("cuda:99", "abacus"):
+        with pytest.raises(ValueError, match=f"device '{device}' cannot be used"):
+            make_elmo(device=device)
+
+
+def test_a_sentence_longer_than_any_batch_and_any_block_of_steps(elmo):
+    tokens = [f"w{i % 7}" for i in range(1000)]
+    (array,) = elmo.embed([tokens])
+    (padded, _) = elmo.embed([tokens, tokens[:990]])
+    assert array.shape == (3, 1000, 16)
+    np.testing.assert_allclose(array, padded, atol=1e-6)

@@ -12,7 +12,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "elmokit"
 
 # Each may import from those before it, and from its own.
-ORDER = ["config", "atomic", "text", "model", "recipe", "checkpoint", "formats", "embed", "compat", "cli"]
+ORDER = ["config", "atomic", "hdf5", "text", "model", "recipe", "checkpoint", "formats", "embed", "compat", "cli"]
 ROOT = {"elmokit.__version__"}  # the one thing that everybody may take from the top
 
 

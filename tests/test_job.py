@@ -192,6 +192,36 @@ def test_a_full_disk_keeps_what_was_done(tmp_path, text, monkeypatch):
     assert (tmp_path / "out.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()
 
 
+@pytest.fixture
+def tiny_disk(tmp_path):
+    """A file system of three megabytes, where the system lets us make one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)]
+    if sys.platform != "linux" or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small file system needs Linux and its superuser")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_disk_that_is_really_full(tmp_path, tiny_disk, suffix, checked, monkeypatch):
+    """The vectors fit, the output beside them does not: said as such, and made once there is room."""
+    text = tmp_path / "t.txt"
+    text.write_text("".join(f"sentence number {i} of many\n" for i in range(2000)))
+    if not checked:  # the disk may also fill up while the output is being written
+        monkeypatch.setattr(job_module, "check_space", lambda scratch, path: None)
+    output = tiny_disk / f"out{suffix}"
+    with pytest.raises(OSError, match="No space left") as caught:
+        run(text, output, make_elmo(), pooling=None)
+    assert caught.value.errno == errno.ENOSPC
+    assert not output.exists()
+    subprocess.run(["mount", "-o", "remount,size=30m", str(tiny_disk)], check=True)
+    assert run(text, output, make_elmo()).resumed_at == 2000
+    assert len(open_vectors(output)) == 2000
+
+
 def interrupted(tmp_path, text, monkeypatch, **options):
     with monkeypatch.context() as patch:
         stop_after(patch, 60)

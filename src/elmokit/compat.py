@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from elmokit.atomic import replacing
 from elmokit.checkpoint import Checkpoint
 from elmokit.formats.bilm_hdf5 import read_bilm
+from elmokit.hdf5 import new_hdf5
 from elmokit.model.bilm import BiLM, add_boundaries, token_mask
 from elmokit.model.scalar_mix import ScalarMix
 from elmokit.model.state import CarryState, StatePolicy, ZeroState
@@ -210,8 +211,9 @@ class ElmoEmbedder:
             raise ValueError("sentences that are keys must differ, found repeated ones: use line numbers")
         keys = sentences if use_sentence_keys else [str(number) for number in range(len(sentences))]
         vectors = self.embed_sentences((sentence.split() for sentence in sentences), batch_size)
-        with replacing(Path(output_file_path)) as temporary, h5py.File(temporary, "w") as file:
+        with replacing(Path(output_file_path)) as temporary, new_hdf5(temporary) as (file, check):
             for key, layers in zip(keys, vectors, strict=True):
+                check()
                 shown = {"all": layers, "top": layers[-1], "average": layers.mean(axis=0)}[output_format]
                 try:
                     file.create_dataset(key, data=shown)

@@ -56,7 +56,7 @@ class Elmo:
         if isinstance(tokeniser, str):
             tokeniser = TokeniserConfig(tokeniser, checkpoint.tokeniser.normalise)
         self.checkpoint = checkpoint
-        self.bilm: BiLM = checkpoint.bilm.to(device).eval()
+        self.bilm = _moved(checkpoint.bilm, device).eval()
         self.mapper = checkpoint.mapper
         self.tokeniser = make_tokeniser(tokeniser or checkpoint.tokeniser)
         self.batch_tokens = batch_tokens
@@ -238,6 +238,13 @@ class Elmo:
                 raise ValueError("warm_text: expected at least one sentence, found none")
             return WarmState(carry.state)
         raise ValueError(f'state: expected "zero", "carry" or "warm", found {name!r}')
+
+
+def _moved(bilm: BiLM, device: str | torch.device) -> BiLM:
+    try:
+        return bilm.to(device)
+    except (RuntimeError, AssertionError) as error:  # torch's ways to say that there is none
+        raise ValueError(f"device {str(device)!r} cannot be used here: {str(error).splitlines()[0]}") from None
 
 
 def _combine(layers: Tensor, choice: Layers) -> Tensor:  # [L, B, T, D] -> the same, or [B, T, D]

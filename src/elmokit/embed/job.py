@@ -16,7 +16,7 @@ from elmokit import __version__
 from elmokit.atomic import replacing
 from elmokit.config import dump
 from elmokit.embed.embedder import Elmo, Layers, Pooling
-from elmokit.embed.outputs import WRITERS, check_output
+from elmokit.embed.outputs import WRITERS, check_output, check_space
 from elmokit.embed.scratch import Record, Scratch
 from elmokit.model.scalar_mix import ScalarMix
 from elmokit.model.state import CarryState, WarmState
@@ -81,6 +81,7 @@ class EmbedJob:
         ):
             resumed_at = scratch.sentences
             tokens = self._embed(lines, scratch, report)
+            check_space(scratch, self.output)
             with replacing(self.output) as temporary:
                 total = max(1, scratch.sentences)
                 WRITERS[self.output.suffix](

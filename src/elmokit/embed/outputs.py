@@ -6,7 +6,9 @@ in one array with offsets; .parquet has one row a sentence. `elmokit.embed.vecto
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator
@@ -19,13 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmokit.embed.scratch import Record, Scratch
+from elmokit.hdf5 import new_hdf5
 
 Progress = Callable[[int], None]  # how many sentences are written
 ROWS_AT_ONCE = 256
 
 
 def write_h5(scratch: Scratch, path: Path, metadata: dict[str, str], progress: Progress) -> None:
-    with h5py.File(path, "w") as file:
+    with new_hdf5(path) as (file, check):
         file.attrs.update(metadata)
         text = h5py.string_dtype()
         columns = {
@@ -46,6 +49,7 @@ def write_h5(scratch: Scratch, path: Path, metadata: dict[str, str], progress: P
             columns["text"][here] = [record.text.replace("\0", "\u2400") for record in rows]
             columns["tokens"][here] = [json.dumps(record.tokens, ensure_ascii=False) for record in rows]
             done += len(rows)
+            check()
             progress(done)
 
 
@@ -139,6 +143,13 @@ def check_output(path: Path) -> None:
             import pyarrow.parquet  # noqa: F401
         except ImportError:
             raise ValueError("parquet files need the extra: pip install 'elmokit[parquet]'") from None
+
+
+def check_space(scratch: Scratch, path: Path) -> None:
+    """The output holds at least what the scratch folder does: no use to begin without room for that."""
+    needed = scratch.vectors_path.stat().st_size + scratch.sentences_path.stat().st_size
+    if path.suffix != ".parquet" and shutil.disk_usage(path.parent).free < needed:  # parquet may compress it
+        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: the output needs {needed:,} bytes", str(path))
 
 
 def _big_arrays(scratch: Scratch) -> dict[str, tuple[Path, np.dtype[Any], tuple[int, ...]]]:

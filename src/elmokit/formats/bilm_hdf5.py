@@ -21,6 +21,7 @@ from torch import Tensor
 from elmokit.atomic import replacing, write_file
 from elmokit.checkpoint import Checkpoint, check_tensors
 from elmokit.config import parse_json, suggest
+from elmokit.hdf5 import new_hdf5
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.lstm import LSTMConfig
@@ -79,7 +80,7 @@ def write_bilm(checkpoint: Checkpoint, options: str | Path, weights: str | Path)
         },
     }
     arrays = _to_theirs({k: v.detach().cpu() for k, v in checkpoint.bilm.state_dict().items()}, config)
-    with replacing(Path(weights)) as temporary, h5py.File(temporary, "w") as file:
+    with replacing(Path(weights)) as temporary, new_hdf5(temporary) as (file, _):
         for name, tensor in arrays.items():
             file.create_dataset(name, data=tensor.numpy(), track_times=False)
     write_file(Path(options), (json.dumps(table, indent=2) + "\n").encode())

@@ -18,6 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+# The inputs' share of the gates is one product for so many steps: a text of a million tokens fits as well.
+STEPS = 256
+
 
 @dataclass(frozen=True)
 class LSTMConfig:
@@ -58,13 +61,15 @@ class ProjectedLSTM(nn.Module):
     def forward(self, x: Tensor, mask: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
         """x [B, T, I], mask [B, T] -> h [B, T, P], zero where padded, and the state after each last token."""
         hidden, cell = state
-        from_input = F.linear(x, self.input_weight, self._run_time_bias())  # [B, T, 4H]
+        bias = self._run_time_bias()
         outputs = []
-        for gates, real in zip(from_input.unbind(1), mask.unsqueeze(-1).unbind(1)):
-            new_hidden, new_cell = self._step(gates, hidden, cell)
-            hidden = torch.where(real, new_hidden, hidden)  # padding changes no state
-            cell = torch.where(real, new_cell, cell)
-            outputs.append(new_hidden * real)
+        for steps, reals in zip(torch.split(x, STEPS, dim=1), torch.split(mask.unsqueeze(-1), STEPS, dim=1)):
+            from_input = F.linear(steps, self.input_weight, bias)  # [B, STEPS, 4H]
+            for gates, real in zip(from_input.unbind(1), reals.unbind(1)):
+                new_hidden, new_cell = self._step(gates, hidden, cell)
+                hidden = torch.where(real, new_hidden, hidden)  # padding changes no state
+                cell = torch.where(real, new_cell, cell)
+                outputs.append(new_hidden * real)
         return torch.stack(outputs, dim=1), LSTMState(hidden, cell)
 
     def _step(self, from_input: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
