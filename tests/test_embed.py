@@ -58,7 +58,7 @@ def test_pooling_is_over_the_sentences_own_tokens(elmo):
 
 
 def test_half_precision_output(elmo):
-    for full, half in zip(elmo.embed(SENTENCES), elmo.embed(SENTENCES, dtype="float16")):
+    for full, half in zip(elmo.embed(SENTENCES), elmo.embed(SENTENCES, dtype=np.float16)):
         assert half.dtype == np.float16
         np.testing.assert_array_equal(full.astype(np.float16), half)
 
@@ -132,6 +132,7 @@ def test_nothing_gives_nothing(elmo):
         (["a"], {"layers": [1.0, float("nan"), 0]}, "expected 3 finite weights"),
         (["a"], {"pooling": "sum"}, "pooling"),
         (["a"], {"dtype": "int8"}, "dtype"),
+        (["a"], {"dtype": "quarter"}, "dtype"),
         (["a"], {"layers": ScalarMix(3, layer_norm="batch")}, "depend on the batch"),
     ],
 )

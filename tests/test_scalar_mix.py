@@ -26,6 +26,7 @@ def test_it_is_gamma_times_the_softmax_weighted_sum(weights, gamma):
 
 
 def test_it_begins_as_the_plain_average():
+    torch.testing.assert_close(ScalarMix(3)(list(LAYERS)), LAYERS.mean(dim=0))
     torch.testing.assert_close(ScalarMix(3)(LAYERS), LAYERS.mean(dim=0))
 
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from elmokit.embed.embedder import Elmo as Elmo
+    from elmokit.embed.vectors import open_vectors as open_vectors
     from elmokit.model.bilm import BiLM as BiLM
     from elmokit.model.elmo import ElmoLayer as ElmoLayer
     from elmokit.model.scalar_mix import ScalarMix as ScalarMix
 
 __version__ = "0.1.0"
-__all__ = ["BiLM", "Elmo", "ElmoLayer", "ScalarMix", "__version__"]
+__all__ = ["BiLM", "Elmo", "ElmoLayer", "ScalarMix", "__version__", "open_vectors"]
 
 # Looked up on first use, so that `elmo --help` does not wait for torch.
 _WHERE = {
@@ -20,6 +21,7 @@ _WHERE = {
     "Elmo": "elmokit.embed.embedder",
     "ElmoLayer": "elmokit.model.elmo",
     "ScalarMix": "elmokit.model.scalar_mix",
+    "open_vectors": "elmokit.embed.vectors",
 }
 
 

@@ -25,6 +25,7 @@ Sentence = str | Sequence[str]  # text, or its tokens
 Layers = int | Literal["all", "mean"] | Sequence[float] | ScalarMix
 Pooling = Literal["mean", "max"]
 Array = NDArray[Any]
+DType = Literal["float32", "float16"] | np.dtype[Any] | type[np.floating[Any]]
 
 BATCH_TOKENS = 2048
 # Sentences are sorted by length within a window of so many batches: long enough that little is padded,
@@ -139,7 +140,7 @@ class Elmo:
         *,
         layers: Layers = "all",
         pooling: Pooling | None = None,
-        dtype: Literal["float32", "float16"] = "float32",
+        dtype: DType = "float32",
         boundaries: bool = False,
     ) -> list[Array]:
         """One array a sentence: [layers, T, D] for "all", else [T, D]; without T where pooled.
@@ -157,11 +158,12 @@ class Elmo:
         *,
         layers: Layers = "all",
         pooling: Pooling | None = None,
-        dtype: Literal["float32", "float16"] = "float32",
+        dtype: DType = "float32",
         boundaries: bool = False,
     ) -> Iterator[Array]:
         """As `embed`, but from any iterable, one array at a time: memory does not grow with the corpus."""
         self.check(layers, pooling, dtype)
+        dtype = np.dtype(dtype)
         if isinstance(sentences, str):
             raise ValueError("expected a list of sentences, found one string: put it in a list")
         return self._stream(sentences, layers, pooling, dtype, boundaries)
@@ -188,12 +190,16 @@ class Elmo:
         """Sentences of about so many tokens are held, sorted and embedded together."""
         return self.batch_tokens * BATCHES_A_WINDOW
 
-    def check(self, layers: Layers, pooling: str | None, dtype: str) -> None:
+    def check(self, layers: Layers, pooling: str | None, dtype: DType) -> None:
         """Refuse at once what would fail after the first batch."""
         _combine(torch.zeros(self.layers, 1, 1, self.width), layers)
         if pooling not in (None, "mean", "max"):
             raise ValueError(f'pooling: expected None, "mean" or "max", found {pooling!r}')
-        if dtype not in ("float32", "float16"):
+        try:
+            known = np.dtype(dtype) in (np.float32, np.float16)
+        except TypeError:
+            known = False
+        if not known:
             raise ValueError(f'dtype: expected "float32" or "float16", found {dtype!r}')
 
     def _tokenise_all(self, sentences: Sequence[Sentence]) -> list[list[str]]:

@@ -51,8 +51,9 @@ class ScalarMix(nn.Module):
         self.weights = nn.Parameter(initial, requires_grad=trainable)
         self.gamma = nn.Parameter(torch.tensor(float(gamma)), requires_grad=trainable)
 
-    def forward(self, layers: Tensor, mask: Tensor | None = None) -> Tensor:
-        """layers [L, B, T, D], mask [B, T] (needed by layer_norm "batch") -> [B, T, D]"""
+    def forward(self, layers: Tensor | Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
+        """layers [L, B, T, D], also as a list; mask [B, T] (needed by layer_norm "batch") -> [B, T, D]"""
+        layers = layers if isinstance(layers, Tensor) else torch.stack(list(layers))
         if len(layers) != self.layers:
             raise ValueError(f"expected {self.layers} layers, found {len(layers)}")
         chosen = layers if len(self.select) == self.layers else layers[self.select]
