@@ -173,7 +173,7 @@ class Elmo:
         sentences: Iterable[Sentence],
         layers: Layers,
         pooling: Pooling | None,
-        dtype: str,
+        dtype: np.dtype[Any],
         boundaries: bool,
     ) -> Iterator[Array]:
         for window in windows((self.tokens(sentence) for sentence in sentences), self.window_tokens):
