@@ -7,7 +7,7 @@ import pytest
 
 from elmokit.config import build, dump, override
 from elmokit.model.bilm import BiLM, BiLMConfig
-from elmokit.recipe import FOLDER, Recipe, load_recipe, recipe_names
+from elmokit.pretrain.recipe import FOLDER, Recipe, load_recipe, recipe_names
 
 
 @dataclass(frozen=True)

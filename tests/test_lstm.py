@@ -94,3 +94,17 @@ def test_gradients_agree_with_numerical_ones():
 def test_impossible_sizes_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         dataclasses.replace(CONFIG, **wrong)
+
+
+def test_where_something_begins_the_state_is_forgotten():
+    lstm, x = fresh(), torch.randn(2, 6, 5)
+    mask = torch.ones(2, 6, dtype=torch.bool)
+    begins = torch.tensor([[0, 0, 1, 0, 0, 0], [1, 0, 0, 0, 0, 1]]).bool()
+    start = LSTMState(torch.randn(2, 5), torch.randn(2, 12))
+    h, after = lstm(x, mask, start, begins)
+    carried = lstm(x[:1, :2], mask[:1, :2], LSTMState(start.hidden[:1], start.cell[:1]))[0]
+    torch.testing.assert_close(h[0, :2], carried[0])
+    anew, end = lstm(x[:1, 2:], mask[:1, 2:], zeros(1))
+    torch.testing.assert_close(h[0, 2:], anew[0])
+    torch.testing.assert_close(after.cell[0], end.cell[0])
+    torch.testing.assert_close(h[1, :5], lstm(x[1:, :5], mask[1:, :5], zeros(1))[0][0])

@@ -49,3 +49,38 @@ def test_a_damaged_file_is_refused_with_its_line(tmp_path):
     path.write_text("the\n\nof\n")
     with pytest.raises(ValueError, match="empty line 2"):
         Vocabulary.load(path)
+
+
+def test_counts_order_the_words_and_names_break_ties():
+    counts = {"b": 2, "the": 9, "a": 2, "rare": 1}
+    assert Vocabulary.from_counts(counts).words[3:] == ["the", "a", "b", "rare"]
+    assert Vocabulary.from_counts(reversed(counts.items())) == Vocabulary.from_counts(counts)
+
+
+def test_size_counts_the_specials_and_rare_words_are_left_out():
+    counts = {"b": 2, "the": 9, "a": 2, "rare": 1, "<UNK>": 100, "</S>": 5}
+    assert Vocabulary.from_counts(counts, size=5).words == ["<S>", "</S>", "<UNK>", "the", "a"]
+    assert Vocabulary.from_counts(counts, size=100, min_count=2).words[3:] == ["the", "a", "b"]
+    assert Vocabulary.from_counts({"one": 1}).words[3:] == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "options", "message"),
+    [
+        ({}, {}, "no words"),
+        ({"<UNK>": 4}, {}, "no words"),
+        ({"a": 4}, {"min_count": 5}, "none occurs 5 times"),
+        ({"a": 4}, {"size": 3}, "expected 4 or more, found 3"),
+    ],
+)
+def test_a_vocabulary_of_no_words_is_refused(counts, options, message):
+    with pytest.raises(ValueError, match=message):
+        Vocabulary.from_counts(counts, **options)
+
+
+@given(st.dictionaries(st.text(min_size=1), st.integers(1, 5), min_size=1), st.integers(4, 12))
+def test_a_smaller_vocabulary_is_the_beginning_of_a_larger_one(counts, size):
+    whole = Vocabulary.from_counts(counts)
+    assert Vocabulary.from_counts(counts, size=size).words == whole.words[:size]
+    frequencies = [counts[word] for word in whole.words[3:]]
+    assert frequencies == sorted(frequencies, reverse=True)

@@ -17,7 +17,7 @@ from elmokit.checkpoint import Checkpoint
 from elmokit.formats.word_vectors import bilm_from_vectors, read_word_vectors
 from elmokit.model.bilm import BiLMConfig
 from elmokit.model.lstm import LSTMConfig
-from elmokit.recipe import Recipe
+from elmokit.pretrain.recipe import Recipe
 from elmokit.text.batches import pad
 from elmokit.text.tokens import TokeniserConfig
 

@@ -11,7 +11,11 @@ import typer
 from elmokit import __version__
 from elmokit.cli.convert import convert
 from elmokit.cli.embed import embed
+from elmokit.cli.fill import fill
 from elmokit.cli.info import info
+from elmokit.cli.perplexity import perplexity
+from elmokit.cli.pretrain import pretrain
+from elmokit.cli.score import score
 from elmokit.cli.similar import similar
 
 app = typer.Typer(
@@ -22,10 +26,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     epilog="Example: `elmo embed text.txt -o vectors.h5 --model MODEL`. Each command has its own --help.",
 )
-app.command()(embed)
-app.command()(info)
-app.command()(convert)
-app.command()(similar)
+for command in (embed, similar, info, convert, pretrain, perplexity, score, fill):
+    app.command()(command)
 
 
 def _version(wanted: bool) -> None:

@@ -17,7 +17,7 @@ from elmokit.model.bilm import BiLM
 from elmokit.model.elmo import ElmoLayer
 from elmokit.model.scalar_mix import ScalarMix
 from elmokit.model.state import CarryState, StateName, StatePolicy, WarmState, ZeroState
-from elmokit.recipe import load_recipe
+from elmokit.pretrain.recipe import load_recipe
 from elmokit.text.batches import batches_by_length, pad, windows
 from elmokit.text.tokens import TokeniserConfig, make_tokeniser
 

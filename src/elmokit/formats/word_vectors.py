@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from elmokit.checkpoint import Checkpoint
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.word_encoder import WordEncoderConfig
-from elmokit.recipe import Recipe
+from elmokit.pretrain.recipe import Recipe
 from elmokit.text.vocabulary import BEGIN, END, SPECIALS, UNKNOWN, WordMapper
 
 CHUNK = 1 << 20  # bytes read at one time, and more than any word or line of text takes

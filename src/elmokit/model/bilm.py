@@ -5,6 +5,7 @@ Shapes: B batch, T tokens, W ids a token, L LSTM layers, P width of a direction,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -78,11 +79,11 @@ class BiLM(nn.Module):
         x, mask = whole_rows(x * mask.unsqueeze(-1)), whole_rows(mask)
         state = BiLMState(whole_rows(state.hidden, dim=2), whole_rows(state.cell, dim=2))
         lengths = mask.sum(dim=1)
-        forward, forward_state = self._run(self.forward_lstms, x, mask, state, direction=0)
-        backward, backward_state = self._run(self.backward_lstms, reverse(x, lengths), mask, state, direction=1)
+        forward, forward_state = self.run(0, x, mask, state)
+        backward, backward_state = self.run(1, reverse(x, lengths), mask, state)
         layers = [torch.cat([x, x], dim=-1)]
         layers += [torch.cat([left, reverse(right, lengths)], dim=-1) for left, right in zip(forward, backward)]
-        after = _stack_states([forward_state, backward_state])
+        after = stack_states([forward_state, backward_state])
         return BiLMOutput(torch.stack(layers)[:, :rows], mask[:rows], after.rows(0, rows))
 
     def zero_state(self, rows: int) -> BiLMState:
@@ -92,13 +93,24 @@ class BiLM(nn.Module):
             like.new_zeros(2, lstm.layers, rows, lstm.width), like.new_zeros(2, lstm.layers, rows, lstm.cells)
         )
 
-    def _run(
-        self, lstms: nn.ModuleList, x: Tensor, mask: Tensor, state: BiLMState, direction: int
+    def run(
+        self,
+        direction: int,
+        x: Tensor,
+        mask: Tensor,
+        state: BiLMState,
+        *,
+        begins: Tensor | None = None,
+        dropout: Callable[[Tensor], Tensor] = lambda x: x,
     ) -> tuple[list[Tensor], list[LSTMState]]:
+        """One direction (0 forward, 1 backward) over x [B, T, P] as that direction reads it: every layer.
+
+        `dropout` is applied to what goes into each layer; `begins` as in ProjectedLSTM.
+        """
         outputs, states = [], []
-        for layer, lstm in enumerate(lstms):
+        for layer, lstm in enumerate((self.forward_lstms, self.backward_lstms)[direction]):
             before = LSTMState(state.hidden[direction, layer], state.cell[direction, layer])
-            h, after = lstm(x, mask, before)  # [B, T, P]
+            h, after = lstm(dropout(x), mask, before, begins)  # [B, T, P]
             # The skip connection is added to what goes on, not to what the LSTM remembers.
             x = h + x if self.config.lstm.skip and layer > 0 else h
             outputs.append(x)
@@ -133,7 +145,7 @@ def add_boundaries(ids: Tensor, begin: Tensor, end: Tensor) -> Tensor:
     return with_boundaries
 
 
-def _stack_states(directions: list[list[LSTMState]]) -> BiLMState:
+def stack_states(directions: list[list[LSTMState]]) -> BiLMState:
     return BiLMState(
         torch.stack([torch.stack([state.hidden for state in states]) for states in directions]),
         torch.stack([torch.stack([state.cell for state in states]) for states in directions]),

@@ -109,8 +109,10 @@ class CharEncoder(nn.Module):
         if not len(flat):  # torch.unique refuses an empty batch
             return self._encode(flat).view(*ids.shape[:-1], self.width)
         distinct, where = torch.unique(flat, dim=0, return_inverse=True)
-        x = torch.cat([self._encode(rows) for rows in row_chunks(distinct, ROWS_AT_ONCE)])  # [N, P]
-        return x[where].view(*ids.shape[:-1], self.width)
+        return self.encode(distinct)[where].view(*ids.shape[:-1], self.width)
+
+    def encode(self, ids: Tensor) -> Tensor:  # [N, W] -> x [N, P], row by row, for tokens that are distinct
+        return torch.cat([self._encode(rows) for rows in row_chunks(ids, ROWS_AT_ONCE)])[: len(ids)]
 
     def _encode(self, ids: Tensor) -> Tensor:  # [N, W] -> [N, P]
         features = []

@@ -58,14 +58,22 @@ class ProjectedLSTM(nn.Module):
         for weight in (self.input_weight, self.hidden_weight, self.projection_weight):
             nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
 
-    def forward(self, x: Tensor, mask: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
-        """x [B, T, I], mask [B, T] -> h [B, T, P], zero where padded, and the state after each last token."""
+    def forward(
+        self, x: Tensor, mask: Tensor, state: LSTMState, begins: Tensor | None = None
+    ) -> tuple[Tensor, LSTMState]:
+        """x [B, T, I], mask [B, T] -> h [B, T, P], zero where padded, and the state after each last token.
+
+        begins [B, T], where given: before a step that begins something new, the state is forgotten.
+        """
         hidden, cell = state
+        going_on = None if begins is None else (~begins).unsqueeze(-1).to(x.dtype).unbind(1)
         bias = self._run_time_bias()
-        outputs = []
+        outputs: list[Tensor] = []
         for steps, reals in zip(torch.split(x, STEPS, dim=1), torch.split(mask.unsqueeze(-1), STEPS, dim=1)):
             from_input = F.linear(steps, self.input_weight, bias)  # [B, STEPS, 4H]
             for gates, real in zip(from_input.unbind(1), reals.unbind(1)):
+                if going_on is not None:
+                    hidden, cell = hidden * going_on[len(outputs)], cell * going_on[len(outputs)]
                 new_hidden, new_cell = self._step(gates, hidden, cell)
                 hidden = torch.where(real, new_hidden, hidden)  # padding changes no state
                 cell = torch.where(real, new_cell, cell)

@@ -30,6 +30,10 @@ class WordEncoder(nn.Module):
         self.word_embedding.weight.requires_grad_(config.trainable)
         self.projection = nn.Identity() if config.embedding == width else nn.Linear(config.embedding, width)
 
+    def encode(self, ids: Tensor) -> Tensor:  # [N, 1] -> x [N, P]
+        x: Tensor = self(ids)
+        return x
+
     def forward(self, ids: Tensor) -> Tensor:  # [B, T, 1] -> x [B, T, P]
         x: Tensor = self.projection(self.word_embedding(ids[..., 0]))
         return x

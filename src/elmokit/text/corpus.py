@@ -1,20 +1,29 @@
-"""Files -> a stream of lines. Plain text, .gz, .bz2, .xz, .zst or standard input; only "\\n" ends a line."""
+"""Files -> lines. Plain text, .gz, .bz2, .xz, .zst, .parquet or standard input; only "\\n" ends a line."""
 
 from __future__ import annotations
 
 import bz2
+import codecs
+import glob
 import gzip
 import io
 import lzma
 import os
+import re
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, BinaryIO, Literal, NamedTuple, cast
+from typing import IO, Any, BinaryIO, Literal, NamedTuple, cast
 
 BadLine = Literal["refuse", "skip", "replace"]
+
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+TEXT = (".txt", ".text", ".tokens", "")
+_SHARD = re.compile(r"-\d+-of-\d+$")  # news.en-00001-of-00100: the One Billion Word Benchmark has no other suffix
+_FIRST_BLOCK = 4096
+_CONTROLS = re.compile("[\0-\x08\x0e-\x1a\x7f\ufffd]")  # what text hardly has and other files are full of
 
 
 class Line(NamedTuple):
@@ -27,6 +36,9 @@ class LineReader:
 
     on_bad_line   a line that is not UTF-8: "refuse" (ValueError that names it), "skip" (left out; counted in
                   `skipped`) or "replace" (U+FFFD in place of what cannot be read).
+
+    A file of which a fifth or more of the first characters cannot be read is no UTF-8 text, and is refused
+    whatever on_bad_line says.
     """
 
     def __init__(self, path: str | Path, on_bad_line: BadLine = "refuse") -> None:
@@ -37,6 +49,7 @@ class LineReader:
         self.skipped: list[int] = []
         self._raw: BinaryIO = sys.stdin.buffer if str(path) == "-" else _open(self.path)
         self._size = 0 if str(path) == "-" else os.fstat(self._raw.fileno()).st_size
+        self._rows_read = 0.0  # the share of them, in a Parquet file: its bytes are not read in order
 
     def __enter__(self) -> LineReader:
         return self
@@ -48,24 +61,79 @@ class LineReader:
             self._raw.close()
 
     def __iter__(self) -> Iterator[Line]:
-        try:
-            for number, raw in enumerate(_decompressed(self._raw, self.path), start=1):
-                if number == 1:
-                    raw = self._first(raw)
-                text = self._decode(raw, number)
-                if text is not None:
-                    yield Line(number, text)
-        except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
-            raise ValueError(f"{self.path}: the compressed file is damaged or cut short: {error}") from None
+        lines = self._parquet_lines() if self._is_parquet else self._text_lines()
+        for number, raw in enumerate(lines, start=1):
+            if number == 1:
+                raw = raw.removeprefix(codecs.BOM_UTF8)
+            text = self._decode(raw, number)
+            if text is not None:
+                yield Line(number, text)
 
     def fraction(self) -> float | None:
         """How much of the file has been read, 0 to 1; None where that cannot be known."""
+        if self._is_parquet:
+            return self._rows_read
         return self._raw.tell() / self._size if self._size else None
 
-    def _first(self, raw: bytes) -> bytes:
-        if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+    @property
+    def _is_parquet(self) -> bool:
+        return self.path.suffix.lower() == ".parquet"
+
+    def _text_lines(self) -> Iterator[bytes]:
+        stream, failures = _decompressed(self._raw, self.path)
+        try:
+            head = stream.read(_FIRST_BLOCK)
+            self._check_text(head)
+            yield from io.BytesIO(head + stream.readline())
+            yield from stream
+        except failures as error:
+            raise ValueError(f"{self.path}: the compressed file is damaged or cut short: {error}") from None
+
+    def _parquet_lines(self) -> Iterator[bytes]:
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+        except ImportError:
+            raise ValueError(
+                f"{self.path}: .parquet files need the extra: pip install 'elmokit[parquet]'"
+            ) from None
+        try:
+            file = pq.ParquetFile(self._raw)
+            column = self._text_column(list(file.schema_arrow))
+            rows = 0
+            for batch in file.iter_batches(batch_size=256, columns=[column]):
+                # As bytes: whether they are UTF-8 is for `_decode` to judge, line by line.
+                for cell in batch.column(0).cast(pa.large_binary()):
+                    if cell.is_valid:
+                        yield from cell.as_py().removesuffix(b"\n").split(b"\n")
+                rows += len(batch)
+                self._rows_read = rows / file.metadata.num_rows
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(f"{self.path}: not a Parquet file that can be read: {error}") from None
+
+    def _text_column(self, fields: list[Any]) -> str:
+        strings = [str(field.name) for field in fields if str(field.type) in ("string", "large_string")]
+        if "text" in strings:
+            return "text"
+        if len(strings) == 1:
+            return strings[0]
+        found = ", ".join(f"{field.name} ({field.type})" for field in fields)
+        raise ValueError(
+            f'{self.path}: expected a column of strings named "text", or only one of strings; found {found}'
+        )
+
+    def _check_text(self, head: bytes) -> None:
+        if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise ValueError(f"{self.path}: this is UTF-16 text: convert it first (iconv -f utf-16 -t utf-8)")
-        return raw.removeprefix(b"\xef\xbb\xbf")
+        # Not final: the block may end inside a character.
+        text = codecs.getincrementaldecoder("utf-8")("replace").decode(head)
+        junk = len(_CONTROLS.findall(text)) - head.count("\ufffd".encode())
+        if junk >= 8 and junk >= len(text) / 5:
+            raise ValueError(
+                f"{self.path}: expected UTF-8 text, found something else: {junk} of the first {len(text)} "
+                f"characters cannot be read. Text in another encoding can be converted (iconv); compressed "
+                f"files are known by their suffix ({', '.join(COMPRESSED)})"
+            )
 
     def _decode(self, raw: bytes, number: int) -> str | None:
         raw = raw.removesuffix(b"\n").removesuffix(b"\r")
@@ -83,6 +151,101 @@ class LineReader:
             return None
 
 
+class CorpusReader:
+    """The lines of several sources, one after the other; each line has its number in its own file."""
+
+    def __init__(self, sources: Sequence[str | Path], on_bad_line: BadLine = "refuse") -> None:
+        self.paths = expand_sources(sources)
+        self.on_bad_line = on_bad_line
+        self._skipped = 0
+        self._sizes = [path.stat().st_size if path.is_file() else 0 for path in self.paths]
+        self._done = 0
+        self._reader: LineReader | None = None
+
+    def __iter__(self) -> Iterator[Line]:
+        for path, size in zip(self.paths, self._sizes):
+            with LineReader(path, self.on_bad_line) as self._reader:
+                yield from self._reader
+                self._skipped += len(self._reader.skipped)
+            self._reader = None
+            self._done += size
+
+    @property
+    def skipped(self) -> int:
+        """How many lines have been left out because they are not UTF-8."""
+        return self._skipped + (len(self._reader.skipped) if self._reader is not None else 0)
+
+    def fraction(self) -> float | None:
+        """How much of the sources has been read, 0 to 1; None where that cannot be known."""
+        here = 0.0
+        if self._reader is not None:
+            share = self._reader.fraction()
+            if share is None:
+                return None
+            here = share * self._reader.path.stat().st_size
+        total = sum(self._sizes)
+        return min(1.0, (self._done + here) / total) if total else None
+
+
+def read_lines(sources: Sequence[str | Path], on_bad_line: BadLine = "refuse") -> Iterator[Line]:
+    """The lines of files, folders, patterns and "-", in order."""
+    return iter(CorpusReader(sources, on_bad_line))
+
+
+def expand_sources(sources: Sequence[str | Path]) -> list[Path]:
+    """The files that the sources stand for, each once, in the order in which they were named.
+
+    A file       is taken whatever its name; so is "-", standard input.
+    A folder     stands for the text below it, sorted: files named *.txt, *.text, *.tokens, without a suffix or
+                 with the number of a shard (-00001-of-00100), any of these compressed (.gz, .bz2, .xz, .zst),
+                 and *.parquet. Hidden files and folders, and links to folders, are left out.
+    A pattern    (*, ?, [...], ** for any depth) stands for the files that match it, sorted, whatever their suffix.
+    """
+    if isinstance(sources, (str, Path)):
+        sources = [sources]
+    if not sources:
+        raise ValueError('no sources: expected files, folders, patterns or "-"')
+    found: dict[Path, None] = {}
+    for source in sources:
+        path = Path(source)
+        if str(source) == "-":
+            files = [path]
+        elif path.is_dir():
+            files = _text_below(path)
+            if not files:
+                raise ValueError(
+                    f"{path}: no text in this folder: looked for *.txt, *.text, *.tokens, names without a suffix, "
+                    f"these with {', '.join(COMPRESSED)}, and *.parquet. For other names: a pattern ('{path}/*')"
+                )
+        elif path.exists():
+            files = [path]
+        elif glob.has_magic(str(source)):
+            files = [Path(name) for name in sorted(glob.glob(str(source), recursive=True)) if Path(name).is_file()]
+            if not files:
+                raise ValueError(f"no file matches the pattern {str(source)!r}")
+        else:
+            raise ValueError(f"no file or folder {path}")
+        found.update(dict.fromkeys(files))
+    return list(found)
+
+
+def _text_below(folder: Path) -> list[Path]:
+    found = []
+    for root, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(root, name) for name in files if not name.startswith(".") and _looks_like_text(name)]
+    return sorted(found)
+
+
+def _looks_like_text(name: str) -> bool:
+    stem, suffix = os.path.splitext(name)
+    if suffix.lower() in COMPRESSED:  # corpus.txt.gz is text, corpus.tar.gz is not
+        stem, suffix = os.path.splitext(stem)
+    elif suffix.lower() == ".parquet":
+        return True
+    return suffix.lower() in TEXT or _SHARD.search(suffix) is not None
+
+
 def _open(path: Path) -> BinaryIO:
     if path.is_dir():
         raise ValueError(f"{path} is a folder: expected a text file")
@@ -94,20 +257,48 @@ def _open(path: Path) -> BinaryIO:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _decompressed(raw: BinaryIO, path: Path) -> IO[bytes]:
-    opened: IO[bytes]
-    if path.suffix == ".gz":
-        opened = cast(IO[bytes], gzip.open(raw))
-    elif path.suffix == ".bz2":
-        opened = bz2.open(raw)
-    elif path.suffix == ".xz":
-        opened = lzma.open(raw)
-    elif path.suffix == ".zst":
+def _decompressed(raw: BinaryIO, path: Path) -> tuple[IO[bytes], tuple[type[Exception], ...]]:
+    """The stream of what is inside, and what it raises when that is damaged."""
+    suffix = path.suffix.lower()
+    if suffix == ".gz":
+        return cast(IO[bytes], gzip.open(raw)), (EOFError, zlib.error, gzip.BadGzipFile)
+    if suffix == ".bz2":
+        return bz2.open(raw), (EOFError, OSError)
+    if suffix == ".xz":
+        return lzma.open(raw), (EOFError, lzma.LZMAError)
+    if suffix == ".zst":
         try:
             import zstandard
         except ImportError:
             raise ValueError(f"{path}: .zst files need the extra: pip install 'elmokit[zstd]'") from None
-        opened = io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(raw))
-    else:
-        opened = raw
-    return opened
+        return io.BufferedReader(_Zstd(raw, zstandard.ZstdDecompressor())), (EOFError, zstandard.ZstdError)
+    return raw, ()
+
+
+class _Zstd(io.RawIOBase):
+    """What zstandard's own reader passes over in silence: several frames in a file (`cat a.zst b.zst`, parallel
+    compressors), and a file that is cut short."""
+
+    def __init__(self, raw: BinaryIO, decompressor: Any) -> None:
+        self._raw, self._decompressor = raw, decompressor
+        self._frame: Any = None  # the one that is being read
+        self._rest, self._text = b"", memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._text:
+            packed = self._rest or self._raw.read(1 << 13)
+            if not packed:
+                if self._frame is not None:
+                    raise EOFError("its last frame has no end")
+                return 0
+            self._frame = self._frame or self._decompressor.decompressobj()
+            self._text, self._rest = memoryview(self._frame.decompress(packed)), b""
+            if self._frame.eof:
+                self._rest, self._frame = self._frame.unused_data, None
+        size = min(len(buffer), len(self._text))
+        buffer[:size] = self._text[:size]
+        self._text = self._text[size:]
+        return size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +26,29 @@ class Vocabulary:
             seen: set[str] = set()
             twice = next(word for word in self.words if word in seen or seen.add(word))  # type: ignore[func-returns-value]
             raise ValueError(f"a vocabulary lists each word once; {twice!r} occurs again")
+
+    @classmethod
+    def from_counts(
+        cls,
+        counts: Mapping[str, int] | Iterable[tuple[str, int]],
+        *,
+        size: int | None = None,
+        min_count: int = 1,
+    ) -> Vocabulary:
+        """The words that occur `min_count` times or more, most frequent first, equally frequent ones by name.
+
+        size   of the vocabulary at most, with <S>, </S> and <UNK>.
+        """
+        if size is not None and size <= len(SPECIALS):
+            raise ValueError(
+                f"size counts {', '.join(SPECIALS)}: expected {len(SPECIALS) + 1} or more, found {size}"
+            )
+        pairs = counts.items() if isinstance(counts, Mapping) else counts
+        kept = [(-count, word) for word, count in pairs if count >= min_count and word not in SPECIALS]
+        if not kept:
+            raise ValueError(f"no words for a vocabulary: none occurs {min_count} times or more")
+        kept.sort()
+        return cls(word for _, word in (kept if size is None else kept[: size - len(SPECIALS)]))
 
     def __len__(self) -> int:
         return len(self.words)

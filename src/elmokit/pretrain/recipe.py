@@ -1,4 +1,4 @@
-"""A recipe: the settings of a whole model, read from TOML. Those that come with the package go by name."""
+"""A recipe: the settings of a model and of its training, read from TOML. Those of the package go by name."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 
 from elmokit.config import build, override, read_toml, suggest
 from elmokit.model.bilm import BiLMConfig
+from elmokit.pretrain.optimiser import OptimiserConfig
+from elmokit.pretrain.train import TrainConfig
 from elmokit.text.characters import ByteMapper
 from elmokit.text.tokens import TokeniserConfig
 
-FOLDER = Path(__file__).parent / "recipes"
+FOLDER = Path(__file__).parent.parent / "recipes"
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,8 @@ class Recipe:
     model: BiLMConfig = field(default_factory=BiLMConfig)
     mapper: ByteMapper = field(default_factory=ByteMapper)
     tokeniser: TokeniserConfig = field(default_factory=TokeniserConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
 
 
 def recipe_names() -> list[str]:

@@ -1,0 +1,51 @@
+"""elmo fill: the words that fit in a gap."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from elmokit.cli.options import AsJson, Model, Tokeniser
+
+
+def fill(
+    sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="With one gap, written ___ .")],
+    *,
+    model: Model,
+    top: Annotated[int, typer.Option(min=1, help="So many candidates.")] = 10,
+    tokeniser: Tokeniser = None,
+    as_json: AsJson = False,
+) -> None:
+    """The words that fit best in place of `___`, by what is before it and what is after it together.
+
+    The gap is one token, with spaces around it. The probability is the product of both directions', among the
+    words of the model's vocabulary; log p of each direction alone stands beside it.
+
+    Example:
+
+    `elmo fill "He went to the ___ ." --model MODEL --top 5`
+    """
+    from elmokit.formats import open_checkpoint
+    from elmokit.pretrain.perplexity import fill
+    from elmokit.text.tokens import TokeniserConfig, make_tokeniser
+
+    checkpoint = open_checkpoint(model)
+    config = checkpoint.tokeniser
+    splitter = make_tokeniser(TokeniserConfig(tokeniser, config.normalise) if tokeniser else config)
+    candidates = fill(checkpoint, splitter.tokens(sentence), top=top)
+    if as_json:
+        rows = [candidate._asdict() for candidate in candidates]
+        typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("", "word", "probability", "log p forward", "log p backward")
+    for column in (0, 2, 3, 4):
+        table.columns[column].justify = "right"
+    for rank, (word, probability, forward, backward) in enumerate(candidates, start=1):
+        table.add_row(str(rank), escape(word), f"{probability:.4f}", f"{forward:.3f}", f"{backward:.3f}")
+    Console().print(table)

@@ -1,0 +1,79 @@
+"""elmo score: the log probability of every token, in both directions."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from elmokit.cli.options import Threads, Tokeniser, use_threads
+
+if TYPE_CHECKING:
+    from elmokit.pretrain.perplexity import Scores
+
+
+def score(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model folder, or a bundled model's name.")],
+    source: Annotated[
+        str, typer.Argument(metavar="[FILE|-]", help="One sentence a line; also .gz .bz2 .xz .zst; - is stdin.")
+    ] = "-",
+    *,
+    state: Annotated[
+        Literal["carry", "zero"],
+        typer.Option(help="What a sentence begins from: nothing, or the one before it."),
+    ] = "zero",
+    tokeniser: Tokeniser = None,
+    on_bad_line: Annotated[
+        Literal["refuse", "skip", "replace"], typer.Option(help="What to do with a line that is not UTF-8.")
+    ] = "refuse",
+    threads: Threads = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON a sentence instead of columns.")
+    ] = False,
+) -> None:
+    """How probable each token is, given those before it (forward) and given those after it (backward).
+
+    Prints a line a token: the token, log p forward, log p backward, and 1 for an unknown word (scored as `<UNK>`),
+    with tabs between them and an empty line after each sentence. Nothing predicts `<S>` forward or `</S>`
+    backward: these fields are empty.
+
+    Examples:
+
+    `elmo score MODEL text.txt > scores.tsv`
+
+    `echo "He sat on the bank ." | elmo score MODEL --json`
+    """
+    use_threads(threads)
+    from elmokit.formats import open_checkpoint
+    from elmokit.pretrain.perplexity import BATCH_TOKENS, score
+    from elmokit.text.corpus import LineReader
+    from elmokit.text.tokens import TokeniserConfig, make_tokeniser
+
+    checkpoint = open_checkpoint(model)
+    config = checkpoint.tokeniser
+    splitter = make_tokeniser(TokeniserConfig(tokeniser, config.normalise) if tokeniser else config)
+    waiting = source == "-" and sys.stdin.isatty()  # somebody types: answer each line
+    with LineReader(source, on_bad_line) as lines:
+        sentences = (splitter.tokens(line.text) for line in lines)
+        for scores in score(checkpoint, sentences, state=state, batch_tokens=1 if waiting else BATCH_TOKENS):
+            typer.echo(_as_json(scores) if as_json else _as_columns(scores))
+    if lines.skipped:
+        typer.echo(f"skipped {len(lines.skipped):,} lines that are not UTF-8", err=True)
+
+
+def _as_columns(scores: Scores) -> str:
+    return "".join(f"{s.token}\t{_shown(s.forward)}\t{_shown(s.backward)}\t{int(s.unknown)}\n" for s in scores)
+
+
+def _shown(log_p: float | None) -> str:
+    return "" if log_p is None else f"{log_p:.6f}"
+
+
+def _as_json(scores: Scores) -> str:
+    totals = {
+        "forward": sum(s.forward or 0.0 for s in scores),
+        "backward": sum(s.backward or 0.0 for s in scores),
+    }
+    return json.dumps({"tokens": [s._asdict() for s in scores], **totals}, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""A corpus -> a trained biLM."""

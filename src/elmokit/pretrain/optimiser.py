@@ -1,0 +1,215 @@
+"""Updates: dense parameters, rows of the softmax, the learning rate's schedule, clipping.
+
+`Optimiser` ties them. Its state is a flat table of tensors, ready for safetensors; a run that saves and loads it
+goes on to the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from elmokit.model.language_head import LanguageHead, SoftmaxRows
+
+
+@dataclass(frozen=True)
+class OptimiserConfig:
+    kind: Literal["adamw", "adagrad"] = "adamw"
+    learning_rate: float = 1e-3  # at its highest; Adagrad wants more (the published models had 0.2)
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"  # after the warm-up
+    warmup: float = 0.02  # share of the budget, from 0 up to the full rate
+    final: float = 0.0  # what cosine and linear end at, as a share of the full rate
+    clip_norm: float | None = 10.0  # of all gradients together
+    betas: tuple[float, float] = (0.9, 0.999)  # adamw
+    eps: float = 1e-8  # adamw
+    weight_decay: float = 0.01  # adamw, dense matrices; vectors (biases) have none
+    row_weight_decay: float = 0.0  # adamw, rows of a sampled softmax, when they are touched
+    initial_accumulator: float = 1.0  # adagrad; there is no epsilon, as in TensorFlow
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "eps", "initial_accumulator"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}: expected more than 0, found {getattr(self, name)}")
+        for name in ("weight_decay", "row_weight_decay"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name}: expected 0 or more, found {getattr(self, name)}")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas: expected two of 0 or more, below 1, found {self.betas}")
+        if not 0 <= self.warmup < 1:
+            raise ValueError(f"warmup: expected a share of the budget, 0 or more and below 1, found {self.warmup}")
+        if not 0 <= self.final <= 1:
+            raise ValueError(f"final: expected a share of the learning rate, 0 to 1, found {self.final}")
+        if self.clip_norm is not None and not self.clip_norm > 0:
+            raise ValueError(f"clip_norm: expected a positive bound or none, found {self.clip_norm}")
+
+
+def learning_rate(progress: float, config: OptimiserConfig) -> float:
+    """The rate at a share of the budget (tokens, epochs or hours); past its end, the last one."""
+    if not progress >= 0:
+        raise ValueError(f"progress: expected a share of the budget, 0 or more, found {progress}")
+    if progress < config.warmup:
+        return config.learning_rate * progress / config.warmup
+    along = (min(progress, 1.0) - config.warmup) / (1 - config.warmup)
+    left = {"cosine": (1 + math.cos(math.pi * along)) / 2, "linear": 1 - along, "constant": 1.0}[config.schedule]
+    return config.learning_rate * (config.final + (1 - config.final) * left)
+
+
+def clip_gradients(gradients: Iterable[Tensor], bound: float | None) -> float:
+    """Scale all gradients in place so that their common norm is at most `bound`; returns what it was before."""
+    gradients = list(gradients)
+    if not gradients:
+        return 0.0
+    norm = float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients])))
+    if bound is not None and math.isfinite(norm) and norm > bound:
+        for gradient in gradients:
+            gradient.mul_(bound / norm)
+    return norm
+
+
+class RowOptimiser:
+    """AdamW or Adagrad for a matrix [V, P] and a bias [V] of which a step touches U rows, and costs as much.
+
+    A row that is not touched stays as it is, and so do its moments. For Adagrad that is what zero gradients do
+    anyway. For AdamW it is the lazy variant: every row counts its own steps, and is corrected and decayed by
+    those, so that a row fares as if the steps that touched it were all that there were.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor, config: OptimiserConfig) -> None:
+        self.config = config
+        self.tables = {"weight": weight.detach(), "bias": bias.detach()}  # the same memory
+        self.state: dict[str, Tensor] = {}
+        for name, table in self.tables.items():
+            if config.kind == "adagrad":
+                self.state[f"{name}.sum"] = torch.full_like(table, config.initial_accumulator)
+            else:
+                self.state[f"{name}.exp_avg"] = torch.zeros_like(table)
+                self.state[f"{name}.exp_avg_sq"] = torch.zeros_like(table)
+        if config.kind == "adamw":
+            self.state["steps"] = torch.zeros(len(bias), dtype=torch.int32, device=bias.device)
+
+    @torch.no_grad()
+    def step(self, rows: SoftmaxRows, rate: float) -> None:
+        ids, gradients = rows.ids, row_gradients(rows)  # ids are distinct: each row is written once
+        if self.config.kind == "adagrad":
+            for name, gradient in gradients.items():
+                self._adagrad(name, ids, gradient, rate)
+            return
+        steps = self.state["steps"].index_select(0, ids) + 1  # [U]
+        self.state["steps"].index_copy_(0, ids, steps)
+        for name, gradient in gradients.items():
+            self._adamw(name, ids, gradient, rate, steps)
+
+    def _adagrad(self, name: str, ids: Tensor, gradient: Tensor, rate: float) -> None:
+        table, sums = self.tables[name], self.state[f"{name}.sum"]
+        total = sums.index_select(0, ids).addcmul_(gradient, gradient)
+        sums.index_copy_(0, ids, total)
+        table.index_copy_(0, ids, table.index_select(0, ids).addcdiv_(gradient, total.sqrt_(), value=-rate))
+
+    def _adamw(self, name: str, ids: Tensor, gradient: Tensor, rate: float, steps: Tensor) -> None:
+        table, (beta1, beta2) = self.tables[name], self.config.betas
+        firsts, seconds = self.state[f"{name}.exp_avg"], self.state[f"{name}.exp_avg_sq"]
+        first = firsts.index_select(0, ids).lerp_(gradient, 1 - beta1)
+        second = seconds.index_select(0, ids).mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        firsts.index_copy_(0, ids, first)
+        seconds.index_copy_(0, ids, second)
+        # A float32 power loses 1 - beta2 to rounding; there are only U of them.
+        powers = steps.double().reshape(-1, *[1] * (gradient.dim() - 1))  # [U, 1] or [U]
+        correction1 = (1 - beta1**powers).to(table.dtype)
+        correction2 = (1 - beta2**powers).sqrt().to(table.dtype)
+        scale = second.sqrt_().div_(correction2).add_(self.config.eps)
+        row = table.index_select(0, ids)
+        if name == "weight" and self.config.row_weight_decay:
+            row.mul_(1 - rate * self.config.row_weight_decay)
+        table.index_copy_(0, ids, row.addcdiv_(first.div_(correction1), scale, value=-rate))
+
+
+def row_gradients(rows: SoftmaxRows) -> dict[str, Tensor]:
+    if rows.weight.grad is None or rows.bias.grad is None:
+        raise ValueError("expected rows with gradients, found none: call backward on their loss first")
+    return {"weight": rows.weight.grad, "bias": rows.bias.grad}
+
+
+class Update(NamedTuple):
+    norm: float  # of all gradients together, before clipping
+    rate: float
+
+
+class Optimiser:
+    """The given parameters and the softmax: its touched rows if it is sampled, else as dense parameters too."""
+
+    def __init__(
+        self, dense: Iterable[nn.Parameter], head: LanguageHead, config: OptimiserConfig, *, sampled: bool
+    ) -> None:
+        self.config = config
+        self.dense = [*dense] if sampled else [*dense, *head.parameters()]
+        self.rows = RowOptimiser(head.weight, head.bias, config) if sampled else None
+        self._torch = _dense_optimiser(self.dense, config)
+
+    def step(self, rows: SoftmaxRows | None, progress: float) -> Update:
+        """Update by the gradients that are there, and forget them.
+
+        Where their norm is not finite, no parameter and no state changes: the caller sees the norm, and decides.
+        """
+        if (rows is None) != (self.rows is None):
+            expected, found = ("rows", "none") if rows is None else ("no rows", "some")
+            raise ValueError(f"expected {expected} of the softmax in each step, found {found}")
+        gradients = [parameter.grad for parameter in self.dense if parameter.grad is not None]
+        if rows is not None:
+            gradients += row_gradients(rows).values()
+        update = Update(clip_gradients(gradients, self.config.clip_norm), learning_rate(progress, self.config))
+        if math.isfinite(update.norm):
+            for group in self._torch.param_groups:
+                group["lr"] = update.rate
+            self._torch.step()
+            if self.rows is not None and rows is not None:
+                self.rows.step(rows, update.rate)
+        self._torch.zero_grad()  # those of rows go with their rows
+        return update
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All state, by name (dense parameters by their place in the list); the tensors themselves, not copies."""
+        state: dict[str, Tensor] = {
+            f"dense.{i}.{key}": value
+            for i, parameter in enumerate(self.dense)
+            for key, value in self._torch.state[parameter].items()
+        }
+        if self.rows is not None:
+            state |= {f"rows.{name}": value for name, value in self.rows.state.items()}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from a state as `state_dict` gave it; a wrong one is refused before anything is changed."""
+        own = self.state_dict()
+        for key in sorted(own.keys() | state.keys()):
+            expected, found = _described(own.get(key)), _described(state.get(key))
+            if expected != found:
+                raise ValueError(f"state of another model or optimiser: {key}: expected {expected}, found {found}")
+        for key, tensor in own.items():
+            tensor.copy_(state[key])
+
+
+def _dense_optimiser(parameters: list[nn.Parameter], config: OptimiserConfig) -> torch.optim.Optimizer:
+    rate = config.learning_rate
+    if config.kind == "adagrad":
+        # With no epsilon, this is TensorFlow's: sum += g ** 2; parameter -= rate * g / sqrt(sum).
+        return torch.optim.Adagrad(parameters, rate, initial_accumulator_value=config.initial_accumulator, eps=0.0)
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+    optimiser = torch.optim.AdamW(groups, rate, config.betas, config.eps, fused=True)
+    # torch would make these in the first step; made now, the state has the same names before it and after.
+    for parameter in parameters:
+        step = torch.zeros((), dtype=torch.float32, device=parameter.device)
+        moments = {key: torch.zeros_like(parameter.detach()) for key in ("exp_avg", "exp_avg_sq")}
+        optimiser.state[parameter] = {"step": step, **moments}
+    return optimiser
+
+
+def _described(tensor: Tensor | None) -> str:
+    return "none" if tensor is None else f"{str(tensor.dtype)[6:]} {list(tensor.shape)}"

@@ -1,0 +1,412 @@
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+import typer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from conftest import SENTENCES, random_bilm, small_config
+from elmokit.checkpoint import Checkpoint
+from elmokit.cli.fill import fill as fill_command
+from elmokit.cli.perplexity import perplexity as perplexity_command
+from elmokit.cli.score import score as score_command
+from elmokit.formats.bilm_hdf5 import write_bilm
+from elmokit.model.language_head import LanguageHead
+from elmokit.pretrain import perplexity as module
+from elmokit.pretrain.perplexity import fill, perplexity, score
+from elmokit.text.characters import ByteMapper
+from elmokit.text.tokens import TokeniserConfig
+from elmokit.text.vocabulary import Vocabulary
+from reference import ReferenceBiLM
+
+WORDS = "the a bank river of sat He . b 밥을 [x]".split()
+
+
+def make_model(words=WORDS, *, published=True) -> Checkpoint:
+    head = LanguageHead(len(words) + 3, 8)
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    return Checkpoint(
+        random_bilm(small_config()),
+        ByteMapper(published=published),
+        TokeniserConfig("whitespace", "none" if published else "NFC"),
+        Vocabulary(words),
+        head,
+    )
+
+
+MODEL = make_model()
+
+
+class Reference(ReferenceBiLM):
+    """Scores in float64: [(log p forward, log p backward), ...] of <S>, w1 .. wn, </S>; nan if not predicted."""
+
+    def scores(self, tokens, state=None):
+        read = ["<S>", *tokens, "</S>"]
+        xs = [self.token_vector(token) for token in read]
+        state = state or self.zero_state()
+        forward, forward_state = self._direction(0, xs, state)
+        backward, backward_state = self._direction(1, xs[::-1], state)
+        ids = [{"<S>": 0, "</S>": 1}.get(w, WORDS.index(w) + 3 if w in WORDS else 2) for w in read]
+        scores = np.full((len(read), 2), np.nan)
+        for k in range(len(read) - 1):
+            scores[k + 1, 0] = self.log_softmax(forward[-1][k])[ids[k + 1]]
+            scores[k, 1] = self.log_softmax(backward[-1][::-1][k + 1])[ids[k]]
+        return scores, [forward_state, backward_state]
+
+    @staticmethod
+    def log_softmax(h):
+        logits = MODEL.head.weight.detach().numpy().astype(np.float64) @ h + MODEL.head.bias.detach().numpy()
+        return logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
+
+    def streams(self, streams):
+        """The scores of every sentence, each stream read from zero on."""
+        scores = []
+        for sentences in streams:
+            state = None
+            for tokens in sentences:
+                own, state = self.scores(tokens, state)
+                scores.append(own)
+        return scores
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory) -> Reference:
+    folder = tmp_path_factory.mktemp("pair")
+    write_bilm(MODEL, folder / "options.json", folder / "weights.hdf5")
+    return Reference(folder / "options.json", folder / "weights.hdf5")
+
+
+def expected_perplexity(scores):
+    nll = -np.nanmean(np.concatenate(scores), axis=0)
+    return np.exp([*nll, nll.mean()])
+
+
+def numbers(scores):
+    none = math.nan
+    return [[[none if v is None else v for v in token[1:3]] for token in sentence] for sentence in scores]
+
+
+TEXT = [sentence.split() for sentence in SENTENCES if sentence]
+LONGER = [line.split() for line in ["He sat", "the bank of a river .", "b", "the the 밥을", "of . a sat by"] * 4]
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 20, 2048])
+def test_zero_equals_an_independent_computation(reference, batch_tokens):
+    expected = [reference.scores(tokens)[0] for tokens in TEXT]
+    found = list(score(MODEL, TEXT, batch_tokens=batch_tokens))
+    assert [[s.token for s in sentence] for sentence in found] == [["<S>", *s, "</S>"] for s in TEXT]
+    for one, other in zip(numbers(found), expected):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    whole = perplexity(MODEL, TEXT, state="zero", batch_tokens=batch_tokens)
+    np.testing.assert_allclose(whole[:3], expected_perplexity(expected), rtol=1e-5)
+
+
+def test_carry_equals_an_independent_computation(reference):
+    expected = reference.streams([TEXT])
+    for one, other in zip(numbers(score(MODEL, TEXT, state="carry")), expected):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    whole = perplexity(MODEL, TEXT)
+    np.testing.assert_allclose(whole[:3], expected_perplexity(expected), rtol=1e-5)
+    assert abs(whole.mean - perplexity(MODEL, TEXT, state="zero").mean) > 1e-3  # else this would show nothing
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 2048])
+@pytest.mark.parametrize(
+    ("sentences", "streams"),
+    [
+        (3, [[0, 1, 2]]),  # no more than a stretch: one stream
+        (5, [[0, 1, 2], [3, 4]]),
+        (14, [[0, 1, 2, 6, 7, 8, 12, 13], [3, 4, 5, 9, 10, 11]]),
+        (17, [[0, 1, 2, 6, 7, 8, 12, 13, 14], [3, 4, 5, 9, 10, 11, 15, 16]]),
+    ],
+)
+def test_a_text_is_dealt_to_streams_in_stretches(reference, monkeypatch, sentences, streams, batch_tokens):
+    monkeypatch.setattr(module, "STRETCH", 3)
+    expected = reference.streams([[LONGER[i] for i in stream] for stream in streams])
+    found = perplexity(MODEL, LONGER[:sentences], rows=2, batch_tokens=batch_tokens)
+    np.testing.assert_allclose(found[:3], expected_perplexity(expected), rtol=1e-5)
+    assert found.sentences == sentences
+    assert found.predictions == sum(len(tokens) + 1 for tokens in LONGER[:sentences])
+
+
+SENTENCE = st.lists(st.sampled_from([*WORDS, "unheard", "먹었다", "x" * 60, "<UNK>"]), max_size=9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(SENTENCE, min_size=1, max_size=12).filter(any), st.integers(1, 60), st.randoms())
+def test_perplexity_is_that_of_the_scores_in_any_order_and_batch(sentences, batch_tokens, random):
+    scores = list(score(MODEL, sentences))
+    assert [len(s) for s in scores] == [len(tokens) + 2 if tokens else 0 for tokens in sentences]
+    shuffled = random.sample(sentences, len(sentences))
+    found = perplexity(MODEL, iter(shuffled), state="zero", batch_tokens=batch_tokens)
+    tokens = [token for sentence in scores for token in sentence]
+    forward = [-token.forward for token in tokens if token.forward is not None]
+    backward = [-token.backward for token in tokens if token.backward is not None]
+    expected = np.exp([np.mean(forward), np.mean(backward), np.mean(forward + backward)])
+    np.testing.assert_allclose(found[:3], expected, rtol=1e-6)
+    words = [word for sentence in sentences for word in sentence]
+    assert found.predictions == len(forward) == len(backward)
+    assert found.sentences == sum(map(bool, sentences))
+    assert found.unknown == pytest.approx(sum(word not in WORDS for word in words) / len(words))
+    carried = list(score(MODEL, sentences, state="carry"))
+    forward = [-token.forward for sentence in carried for token in sentence[1:]]
+    assert perplexity(MODEL, sentences, rows=1).forward == pytest.approx(np.exp(np.mean(forward)), rel=1e-6)
+
+
+@pytest.mark.parametrize("state", ["carry", "zero"])
+def test_a_head_that_knows_nothing_is_as_perplexed_as_it_has_words(state):
+    model = make_model()
+    torch.nn.init.zeros_(model.head.weight)
+    torch.nn.init.zeros_(model.head.bias)
+    assert perplexity(model, TEXT, state=state)[:3] == pytest.approx([len(WORDS) + 3] * 3, rel=1e-6)
+
+
+def test_perplexity_beyond_all_numbers_is_infinite():
+    model = make_model()
+    torch.nn.init.zeros_(model.head.weight)
+    with torch.no_grad():
+        model.head.bias.copy_(torch.tensor([1e6, *[0.0] * (len(WORDS) + 2)]))  # sure of <S>, which is never next
+    found = perplexity(model, [["the"]])
+    assert (found.forward, found.mean) == (math.inf, math.inf)
+
+
+def test_an_unknown_word_is_scored_as_unknown_and_read_by_its_characters():
+    (one,) = score(MODEL, [["the", "unheard", "bank"]])
+    (other,) = score(MODEL, [["the", "unseen", "bank"]])
+    assert [token.unknown for token in one] == [False, False, True, False, False]
+    assert one[2].forward == pytest.approx(other[2].forward, abs=1e-6)
+    assert abs(one[3].forward - other[3].forward) > 1e-3
+
+
+@pytest.mark.parametrize("state", ["carry", "zero"])
+def test_sentences_without_tokens_are_left_out(state):
+    with_gaps = [[], TEXT[0], [], [], *TEXT[1:], []]
+    assert perplexity(MODEL, with_gaps, state=state) == pytest.approx(perplexity(MODEL, TEXT, state=state))
+    found = list(score(MODEL, with_gaps, state=state))
+    assert found[0] == found[2] == found[3] == found[-1] == []
+    for one, other in zip(numbers(filter(None, found)), numbers(score(MODEL, TEXT, state=state)), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    for nothing in ([], [[], []]):
+        with pytest.raises(ValueError, match="found no sentence with a token"):
+            perplexity(MODEL, nothing, state=state)
+
+
+def test_text_is_taken_apart_and_tokens_are_normalised():
+    model = make_model(["é", *WORDS], published=False)
+    (text,) = score(model, ["the e\u0301"])
+    (tokens,) = score(model, [("the", "é")])
+    assert text == tokens
+    assert not text[2].unknown
+
+
+@settings(max_examples=25, deadline=None)
+@given(SENTENCE, SENTENCE)
+def test_fill_is_the_score_of_each_filled_sentence(left, right):
+    found = fill(MODEL, [*left, "___", *right], top=1000)
+    assert sorted(candidate.word for candidate in found) == sorted(WORDS)
+    assert sum(candidate.probability for candidate in found) == pytest.approx(1)
+    assert [c.probability for c in found] == sorted((c.probability for c in found), reverse=True)
+    together = {}
+    for candidate, scores in zip(found, score(MODEL, [[*left, c.word, *right] for c in found])):
+        filled = scores[len(left) + 1]  # what stands in the gap is never seen by its own prediction
+        assert candidate.forward == pytest.approx(filled.forward, abs=1e-5)
+        assert candidate.backward == pytest.approx(filled.backward, abs=1e-5)
+        together[candidate.word] = math.exp(filled.forward + filled.backward)
+    for candidate in found:
+        assert candidate.probability == pytest.approx(together[candidate.word] / sum(together.values()), rel=1e-4)
+    assert fill(MODEL, [*left, "___", *right], top=3) == found[:3]
+
+
+def test_of_equal_candidates_the_more_frequent_comes_first():
+    model = make_model()
+    torch.nn.init.zeros_(model.head.weight)
+    torch.nn.init.zeros_(model.head.bias)
+    assert [candidate.word for candidate in fill(model, "the ___ .", top=4)] == WORDS[:4]
+
+
+def test_a_vocabulary_larger_than_memory_is_scored_in_chunks(monkeypatch):
+    whole = numbers(score(MODEL, TEXT))
+    sizes = []
+    monkeypatch.setattr(module, "LOGITS", 20 * (len(WORDS) + 3))
+    hook = MODEL.head.register_forward_hook(lambda head, inputs, output: sizes.append(output.numel()))
+    chunked = numbers(score(MODEL, TEXT))
+    hook.remove()
+    assert max(sizes) == module.LOGITS
+    for one, other in zip(chunked, whole):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize("state", ["carry", "zero"])
+def test_an_endless_text_is_read_no_further_than_needed(state):
+    taken = 0
+
+    def endless():
+        nonlocal taken
+        while True:
+            taken += 1
+            yield ["the", "bank"]
+
+    next(score(MODEL, endless(), state=state, batch_tokens=40))
+    assert taken <= 10  # 4 tokens each with the boundaries
+
+    def stop(so_far):
+        assert so_far.sentences == 1
+        raise KeyboardInterrupt
+
+    taken = 0
+    with pytest.raises(KeyboardInterrupt):
+        perplexity(MODEL, endless(), state=state, batch_tokens=40, rows=2, report=stop)
+    assert taken <= 2 * module.STRETCH
+
+
+def test_the_report_ends_with_the_result():
+    reports = []
+    result = perplexity(MODEL, TEXT, report=reports.append)
+    assert [so_far.sentences for so_far in reports] == [1, 2, 3, 4, 5]
+    assert reports[-1] == result
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_model_that_is_being_trained_is_left_as_it_was(training):
+    model = make_model()
+    model.bilm.train(training)
+    before = {name: tensor.clone() for name, tensor in model.bilm.state_dict().items()}
+    assert perplexity(model, TEXT) == perplexity(MODEL, TEXT)
+    assert model.bilm.training is training
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.bilm.state_dict().items())
+    (model.bilm(torch.ones(1, 2, 50, dtype=torch.int64)).layers.sum()).backward()  # gradients still flow
+
+
+def without_head() -> Checkpoint:
+    return Checkpoint(MODEL.bilm, MODEL.mapper, MODEL.tokeniser)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: perplexity(without_head(), TEXT), "predicts no words: it has no softmax head .* Use a model"),
+        (lambda: score(without_head(), TEXT), "predicts no words"),
+        (lambda: fill(without_head(), ["___"]), "predicts no words"),
+        (lambda: perplexity(MODEL, "the bank"), "found one string"),
+        (lambda: perplexity(MODEL, TEXT, state="warm"), 'state: expected "carry" or "zero", found \'warm\''),
+        (lambda: score(MODEL, TEXT, state="warm"), "found 'warm'"),
+        (lambda: perplexity(MODEL, TEXT, rows=0), "rows: expected 1 or more, found 0"),
+        (lambda: score(MODEL, TEXT, batch_tokens=0), "batch_tokens: expected 1 or more, found 0"),
+        (lambda: fill(MODEL, "the bank"), "expected one gap, written ___ as a token of its own, found 0 in"),
+        (lambda: fill(MODEL, ["___", "or", "___"]), "found 2 in '___ or ___'"),
+        (lambda: fill(MODEL, "the ___s"), "found 0"),
+        (lambda: fill(MODEL, "the ___", top=0), "top: expected 1 or more, found 0"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_read(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.fixture
+def elmo_command(tmp_path, monkeypatch):
+    """Run `elmo ...` in a folder that holds a model with a head; gives (exit code or error, output, messages)."""
+    app = typer.Typer()
+    for name, command in (("perplexity", perplexity_command), ("score", score_command), ("fill", fill_command)):
+        app.command(name)(command)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    MODEL.save("model")
+    with open("text.txt", "w", encoding="utf-8") as file:
+        file.write("\n".join(SENTENCES) + "\n")
+
+    def run(*arguments, **options):
+        result = CliRunner().invoke(app, list(arguments), **options)
+        failed = isinstance(result.exception, ValueError)
+        return result.exception if failed else result.exit_code, result.stdout, result.stderr
+
+    return run
+
+
+@pytest.mark.parametrize("state", ["carry", "zero"])
+def test_perplexity_of_files(elmo_command, state):
+    expected = perplexity(MODEL, [*TEXT, *TEXT], state=state)
+    _, out, _ = elmo_command("perplexity", "model", "text.txt", "text.txt", "--state", state, "--json")
+    facts = json.loads(out)
+    assert facts["texts"] == ["text.txt", "text.txt"]
+    assert [facts[name] for name in expected._fields] == pytest.approx(list(expected))
+    code, out, _ = elmo_command("perplexity", "model", "text.txt", "text.txt", "--state", state)
+    assert code == 0
+    assert f"{expected.backward:,.2f}" in out
+    assert f"{expected.predictions} predictions" in out
+
+
+def test_perplexity_options(elmo_command):
+    options = "--split --tokeniser words --on-bad-line skip --limit 2 --threads 1 --json".split()
+    with open("paragraph.txt", "wb") as file:
+        file.write(b"\xff\n\nHe sat. The bank of the river. A third.\n")
+    _, out, err = elmo_command("perplexity", "model", "paragraph.txt", *options)
+    facts = json.loads(out)
+    assert (facts["sentences"], facts["predictions"]) == (2, 4 + 7)
+    code, _, err = elmo_command("perplexity", "model", "paragraph.txt", "--on-bad-line", "skip")
+    assert code == 0
+    assert "skipped 1 lines that are not UTF-8" in err
+
+
+def test_score_prints_columns_or_json_a_sentence(elmo_command):
+    expected = list(score(MODEL, [sentence.split() for sentence in SENTENCES]))
+    _, out, _ = elmo_command("score", "model", "text.txt")
+    blocks = out.split("\n\n")
+    rows = [line.split("\t") for line in blocks[0].split("\n")]
+    assert [row[0] for row in rows] == ["<S>", *TEXT[0], "</S>"]
+    assert (rows[0][1], rows[-1][2]) == ("", "")
+    assert [float(row[1]) for row in rows[1:]] == pytest.approx([s.forward for s in expected[0][1:]], abs=1e-5)
+    assert [float(row[2]) for row in rows[:-1]] == pytest.approx([s.backward for s in expected[0][:-1]], abs=1e-5)
+    assert [bool(int(row[3])) for row in rows] == [s.unknown for s in expected[0]]
+
+    _, out, _ = elmo_command("score", "model", "--json", input="\n".join(SENTENCES).encode())
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [[t["token"] for t in line["tokens"]] for line in lines] == [[t.token for t in s] for s in expected]
+    assert lines[1]["forward"] == pytest.approx(sum(token.forward for token in expected[1][1:]), abs=1e-4)
+    assert lines[3] == {"tokens": [], "forward": 0, "backward": 0}  # an empty line
+
+
+def test_fill_prints_candidates(elmo_command):
+    expected = fill(MODEL, "He sat on the ___ .", top=3)
+    _, out, _ = elmo_command("fill", "He sat on the ___ .", "-m", "model", "--top", "3", "--json")
+    assert [row["word"] for row in json.loads(out)] == [candidate.word for candidate in expected]
+    assert [row["probability"] for row in json.loads(out)] == pytest.approx([c.probability for c in expected])
+    _, out, _ = elmo_command("fill", "He sat on the ___ .", "-m", "model", "--top", "99")
+    assert all(word in out for word in WORDS)  # [x] as well: it is no markup
+
+
+@pytest.mark.parametrize("command", ["perplexity", "score", "fill"])
+def test_help_has_an_example(elmo_command, command):
+    code, out, _ = elmo_command(command, "--help")
+    assert code == 0
+    assert f"elmo {command} " in out.split("Example")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("perplexity model text.txt none.txt", "no file none.txt"),
+        ("perplexity bare text.txt", "predicts no words"),
+        ("perplexity model empty.txt", "found no sentence with a token"),
+        ("perplexity model text.txt --tokeniser word", "did you mean 'words'"),
+        ("score model none.txt", "no file none.txt"),
+        ("score nowhere text.txt", "nowhere is no folder and no bundled model"),
+        ("score bare text.txt", "predicts no words"),
+        ("fill gap -m model", "expected one gap"),
+    ],
+)
+def test_what_a_user_got_wrong_is_a_value_error(elmo_command, arguments, message):
+    without_head().save("bare")
+    open("empty.txt", "w").close()
+    error, out, _ = elmo_command(*arguments.split())
+    assert message in str(error)
+    assert not out

@@ -1,0 +1,281 @@
+"""A whole run: its folder, its interruptions, its command, and several processes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from elmokit import Elmo
+from elmokit.cli import main
+from elmokit.pretrain import run as run_module
+from elmokit.pretrain.metrics import read_metrics
+from elmokit.pretrain.prepared import prepare
+from elmokit.pretrain.recipe import load_recipe
+from elmokit.pretrain.run import Budget, Run, RunConfig
+from elmokit.text.tokens import make_tokeniser
+from test_train import made_up_text
+
+SMALL = [
+    "model.encoder.filters=[[1, 4], [2, 6]]",
+    "model.lstm.cells=16",
+    "model.lstm.width=8",
+    "train.rows=8",
+    "train.steps=6",
+    "train.min_count=1",
+    "optimiser.learning_rate=0.01",
+]
+
+
+def make_run(folder: Path, tokens: int = 2000, **options) -> Run:
+    folder.mkdir()
+    (folder / "text.txt").write_text(made_up_text(120))
+    recipe = load_recipe("tiny", SMALL)
+    prepare([folder / "text.txt"], folder / "corpus", make_tokeniser(recipe.tokeniser), split=False, held_out=0.1)
+    config = RunConfig(recipe, Budget(tokens=tokens), evaluations=4, report_steps=5, **options)
+    return Run.create(folder, config)
+
+
+def tensors(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(sorted((folder / "checkpoints").glob("step-*"))[-1] / "training.safetensors")
+
+
+def assert_same(one: Path, two: Path) -> None:
+    first, second = tensors(one), tensors(two)
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        assert torch.equal(tensor, second[name]), name
+
+
+def test_a_run_trains_measures_saves_and_exports(tmp_path):
+    run = make_run(tmp_path / "run")
+    reports = []
+    outcome = run.train(reports.append)
+    run.close()
+    assert outcome.finished
+    assert reports[-1].result.loss < reports[0].result.loss
+    rows = read_metrics(tmp_path / "run")
+    measured = [row["perplexity"] for row in rows if "perplexity" in row]
+    assert len(measured) == 4
+    assert measured[-1] < measured[0]
+    assert outcome.perplexity.mean == measured[-1]
+    assert (tmp_path / "run" / "curve.png").stat().st_size > 1000
+    assert list((tmp_path / "run" / "tensorboard").iterdir())
+    elmo = Elmo.from_pretrained(tmp_path / "run" / "model")
+    assert elmo.embed(["the of and ."])[0].shape == (3, 4, 16)
+    assert f"mean {measured[-1]:.2f}" in (elmo.checkpoint.card or "")
+    assert len(list((tmp_path / "run" / "checkpoints").iterdir())) <= 2
+
+
+def stop_after(steps: int):
+    count = 0
+
+    def stop() -> bool:
+        nonlocal count
+        count += 1
+        return count > steps
+
+    return stop
+
+
+@pytest.mark.parametrize("stops", [[3], [0, 17, 1]])
+def test_stopped_and_resumed_the_run_is_the_same_to_the_bit(tmp_path, stops):
+    whole = make_run(tmp_path / "whole")
+    whole.train()
+    whole.close()
+    run = make_run(tmp_path / "run")
+    for steps in stops:
+        outcome = run.train(stop=stop_after(steps))
+        assert not outcome.finished
+        run.close()
+        run = Run.open(tmp_path / "run")
+    assert run.train().finished
+    run.close()
+    assert_same(tmp_path / "whole", tmp_path / "run")
+
+    def lines(folder):
+        timed = {"seconds", "tokens_per_second"}
+        return [{k: v for k, v in row.items() if k not in timed} for row in read_metrics(folder)]
+
+    assert lines(tmp_path / "whole") == lines(tmp_path / "run")
+
+
+def test_a_damaged_last_checkpoint_falls_back_to_the_one_before(tmp_path):
+    run = make_run(tmp_path / "run", checkpoint_seconds=0.0)  # one after every step
+    run.train(stop=stop_after(6))
+    run.close()
+    last = sorted((tmp_path / "run" / "checkpoints").iterdir())[-1]
+    os.truncate(last / "training.safetensors", 100)
+    again = Run.open(tmp_path / "run")
+    assert again.trainer.step == 5
+    assert again.train().finished
+    again.close()
+
+
+def test_a_full_disk_makes_training_wait(tmp_path, monkeypatch):
+    run = make_run(tmp_path / "run")
+    monkeypatch.setattr(run_module, "SECONDS_BETWEEN_TRIES", 0.0)
+    tries = 0
+    save = run_module.save_file
+
+    def full_at_first(*arguments):
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        save(*arguments)
+
+    monkeypatch.setattr(run_module, "save_file", full_at_first)
+    told = []
+    assert run.train(tell=told.append).finished
+    run.close()
+    assert (
+        told[:2]
+        == [f"the disk is full, training waits: free some space for {tmp_path / 'run' / 'checkpoints'}"] * 2
+    )
+
+
+def test_trying_out_steps_for_the_plan_leaves_no_trace(tmp_path):
+    whole = make_run(tmp_path / "whole")
+    whole.train()
+    whole.close()
+    run = make_run(tmp_path / "run")
+    assert run.estimate() > 0
+    run.train()
+    run.close()
+    assert_same(tmp_path / "whole", tmp_path / "run")
+
+
+@pytest.mark.parametrize("budget", [{}, {"tokens": 1, "hours": 1.0}, {"tokens": 0}, {"hours": -1.0}])
+def test_a_budget_is_tokens_or_hours(budget):
+    with pytest.raises(ValueError, match="budget"):
+        Budget(**budget)
+
+
+def test_a_budget_of_hours_ends(tmp_path):
+    run = make_run(tmp_path / "run")
+    timed = Run(tmp_path / "run", RunConfig(run.config.recipe, Budget(hours=0.0001)))
+    run.close()
+    assert timed.train().finished
+    timed.close()
+
+
+@pytest.fixture
+def elmo_command(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["elmo", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        out, err = capsys.readouterr()
+        return exit_.value.code or 0, out, err
+
+    yield run
+    for number, handler in zip((signal.SIGINT, signal.SIGTERM), before):
+        signal.signal(number, handler)
+
+
+OPTIONS = ["--recipe", "tiny", *(part for setting in SMALL for part in ("--set", setting)), "--held-out", "0.1"]
+
+
+def test_the_command_trains_a_model_that_the_other_commands_use(elmo_command, tmp_path):
+    Path("text.txt").write_text(made_up_text(120))
+    code, out, err = elmo_command("pretrain", "text.txt", "--out", "run", "--tokens", "1500", *OPTIONS)
+    assert code == 0, err
+    assert "The plan" in err
+    assert "held-out perplexity: forward" in out
+    code, out, err = elmo_command("perplexity", "run/model", "text.txt", "--json")
+    assert code == 0, err
+    assert json.loads(out)["mean"] < 29
+    assert elmo_command("pretrain", "text.txt", "--out", "run", *OPTIONS)[0] == 1
+
+
+def start(arguments, cwd):
+    command = [sys.executable, "-m", "elmokit", "pretrain", *arguments]
+    return subprocess.Popen(command, cwd=cwd, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def wait_for(path, process):
+    while process.poll() is None and not list(path.parent.glob(path.name)):
+        time.sleep(0.02)
+
+
+def test_interrupted_the_command_ends_well_and_says_how_to_go_on_and_killed_it_loses_little(tmp_path):
+    (tmp_path / "text.txt").write_text(made_up_text(120))
+    arguments = ["text.txt", "--out", "run", "--tokens", "40000", "--threads", "1", *OPTIONS]
+    with start([*arguments, "--checkpoint-minutes", "0.001"], tmp_path) as process:
+        wait_for(tmp_path / "run" / "checkpoints" / "step-*", process)
+        process.send_signal(signal.SIGINT)
+        message = process.communicate()[1]
+    assert process.returncode == 0, message
+    assert "pretrain --out run --resume" in message
+    with start(["--out", "run", "--resume", "--threads", "1"], tmp_path) as process:
+        before = max(path.name for path in (tmp_path / "run" / "checkpoints").glob("step-*"))
+        while (
+            process.poll() is None
+            and max((path.name for path in (tmp_path / "run" / "checkpoints").glob("step-*")), default="")
+            <= before
+        ):
+            time.sleep(0.02)
+        process.kill()
+    again = Run.open(tmp_path / "run")
+    assert again.trainer.step > int(before.removeprefix("step-"))
+    again.close()
+
+
+SPREAD = """
+import sys
+from pathlib import Path
+from elmokit.pretrain.ranks import Ranks
+from elmokit.pretrain.run import Run
+ranks = Ranks.from_environment()
+run = Run.open(Path(sys.argv[1]), ranks)
+print(ranks.world, run.train().finished)
+run.close()
+ranks.close()
+"""
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_two_processes_train_as_one_does(tmp_path, sampled):
+    """The same rows, shared: the same losses. And a run goes on at another number of processes."""
+    changes = ["train.full_softmax=1", "train.negatives=12"] if sampled else []
+    curves = {}
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        run = make_run(folder, tokens=3000)
+        recipe = load_recipe("tiny", [*SMALL, *changes, "train.dropout=0.2"])
+        Run.create(folder, RunConfig(recipe, Budget(tokens=3000), report_steps=1, evaluations=2)).close()
+        run.close()
+        if name == "two":
+            (tmp_path / "spread.py").write_text(SPREAD)
+            command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+            subprocess.run(
+                [*command, tmp_path / "spread.py", folder],
+                check=True,
+                capture_output=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+        else:
+            alone = Run.open(folder)
+            alone.train()
+            alone.close()
+        curves[name] = [row["loss"] for row in read_metrics(folder) if "loss" in row]
+    assert len(curves["one"]) > 20
+    np.testing.assert_allclose(curves["one"], curves["two"], atol=1e-4)
+    # what two processes saved, one can go on with
+    again = Run.open(tmp_path / "two")
+    assert again.trainer.state.hidden.shape[2] == 8
+    again.close()

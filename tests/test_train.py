@@ -1,0 +1,227 @@
+"""The training step: its loss against NumPy, exact resuming, and that it learns."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import small_config
+from elmokit.formats.bilm_hdf5 import write_bilm
+from elmokit.pretrain.optimiser import OptimiserConfig
+from elmokit.pretrain.perplexity import perplexity
+from elmokit.pretrain.prepared import prepare
+from elmokit.pretrain.recipe import Recipe
+from elmokit.pretrain.run import fresh_model
+from elmokit.pretrain.train import NEGATIVES, TrainConfig, Trainer
+from elmokit.text.tokens import TokeniserConfig, make_tokeniser
+from reference import ReferenceBiLM
+
+STEPS_BY_HEART = 450
+DEFAULT = OptimiserConfig()
+FAST = OptimiserConfig(learning_rate=0.01)
+GOLDEN = Path(__file__).parent / "golden" / "loss_curve.json"
+WORDS = "the of and to in a is was he for it with as his on be at by had not are but from or have an they".split()
+
+
+def made_up_text(sentences: int, seed: int = 0, shortest: int = 2, longest: int = 12) -> str:
+    """Sentences with some order in them: each word is likely to be followed by one of two others."""
+    rng = np.random.default_rng(seed)
+    lines = []
+    for _ in range(sentences):
+        at, line = int(rng.integers(len(WORDS))), []
+        for _ in range(int(rng.integers(shortest, longest))):
+            line.append(WORDS[at])
+            at = (at * 2 + int(rng.integers(2)) + 1) % len(WORDS)
+        lines.append(" ".join([*line, "."]))
+    return "\n".join(lines) + "\n"
+
+
+def make_corpus(folder, text):
+    (folder / "text.txt").write_text(text, encoding="utf-8")
+    train, _ = prepare([folder / "text.txt"], folder / "corpus", make_tokeniser("whitespace"), split=False)
+    return train
+
+
+def make_trainer(corpus, *, ranks=None, optimiser=DEFAULT, model=None, **changes):
+    config = TrainConfig(**{"rows": 4, "steps": 5, "dropout": 0.0, "min_count": 1, **changes})
+    recipe = Recipe(
+        model=small_config(), tokeniser=TokeniserConfig("whitespace"), train=config, optimiser=optimiser
+    )
+    return Trainer(model or fresh_model(recipe, corpus), corpus, config, optimiser, ranks)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    return make_corpus(tmp_path, made_up_text(40))
+
+
+def expected_losses(trainer, corpus, windows, folder, negatives=None):
+    """Mean negative log likelihoods of each direction, by windows: NumPy, float64, from the definitions."""
+    write_bilm(trainer.model, folder / "o.json", folder / "w.hdf5")
+    reference = ReferenceBiLM(folder / "o.json", folder / "w.hdf5")
+    weight, bias = (p.detach().numpy().astype(np.float64) for p in (trainer.head.weight, trainer.head.bias))
+    vocabulary = trainer.model.vocabulary
+    names = ["<S>", "</S>", *corpus.types]
+    size = len(vocabulary)
+    p = np.log1p(1 / (np.arange(size) + 1.0)) / np.log(size + 1.0)
+    losses = []
+    states = [[reference.zero_state() for _ in range(trainer.config.rows)] for _ in range(2)]
+    for i, window in enumerate(windows):
+        both = []
+        for direction, inputs, targets in (
+            (0, window.forward_inputs, window.forward_targets),
+            (1, window.backward_inputs, window.backward_targets),
+        ):
+            total, count = 0.0, 0
+            for row in range(len(inputs)):
+                xs = [reference.token_vector(names[t]) for t in inputs[row]]
+                state = states[direction][row]
+                layers, after = reference._direction(direction, xs, state)
+                state[direction] = after
+                for h, target in zip(layers[-1], targets[row]):
+                    if target < 0:
+                        continue
+                    word = vocabulary.id(names[target])
+                    if negatives is None:
+                        logits = weight @ h + bias
+                        total += np.log(np.exp(logits).sum()) - logits[word]
+                    else:
+                        drawn, tries = negatives[i]
+                        drawn = np.asarray(drawn)
+                        correct = -np.log(-np.expm1(tries * np.log1p(-p)))
+                        true = weight[word] @ h + bias[word] + correct[word]
+                        others = drawn[drawn != word]
+                        logits = weight[others] @ h + bias[others] + correct[others]
+                        total += np.log(np.exp(true) + np.exp(logits).sum()) - true
+                    count += 1
+            both.append(total / count)
+        losses.append(both)
+    return losses
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_the_loss_is_that_of_an_independent_computation(corpus, tmp_path, sampled):
+    """Three windows, the state carried; a learning rate of nothing keeps the weights as they are."""
+    still = dataclasses.replace(OptimiserConfig(), learning_rate=1e-30, weight_decay=0.0)
+    options = {"full_softmax": 1, "negatives": 6} if sampled else {}
+    trainer = make_trainer(corpus, optimiser=still, **options)
+    with torch.no_grad():
+        torch.nn.init.normal_(trainer.head.bias, generator=torch.Generator().manual_seed(1))
+    assert (trainer.sampler is not None) == sampled
+    shadow = make_trainer(corpus, **options)
+    windows = [next(shadow.windows) for _ in range(3)]
+    negatives, results = [], []
+    for _ in range(3):
+        if sampled:
+            drawn = trainer.sampler.sample(6, trainer._random(NEGATIVES))
+            negatives.append((drawn.ids, drawn.tries))
+        results.append(trainer.train_step(0.5))
+    expected = expected_losses(trainer, corpus, windows, tmp_path, negatives if sampled else None)
+    found = [(result.forward, result.backward) for result in results]
+    np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
+    for t in (trainer, shadow):
+        t.close()
+
+
+def weights(trainer):
+    return {name: tensor.clone() for name, tensor in trainer.state_dict().items()}
+
+
+@pytest.mark.parametrize("options", [{}, {"full_softmax": 1, "negatives": 6}, {"state": "reset"}])
+@pytest.mark.parametrize("stop", [0, 1, 7])
+def test_stopped_and_taken_up_again_is_bit_for_bit_the_same(corpus, options, stop):
+    whole = make_trainer(corpus, dropout=0.2, **options)
+    for i in range(10):
+        whole.train_step(i / 10)
+    first = make_trainer(corpus, dropout=0.2, **options)
+    for i in range(stop):
+        first.train_step(i / 10)
+    saved = weights(first)
+    second = make_trainer(corpus, dropout=0.2, **options)
+    second.load_state_dict(saved)
+    for i in range(stop, 10):
+        second.train_step(i / 10)
+    one, two = weights(whole), weights(second)
+    assert one.keys() == two.keys()
+    for name, tensor in one.items():
+        assert torch.equal(tensor, two[name]), name
+    for trainer in (whole, first, second):
+        trainer.close()
+
+
+def test_reset_makes_sentences_independent_of_what_came_before(corpus):
+    trainer = make_trainer(corpus, state="reset")
+    window = next(trainer.windows)
+    before = trainer.hidden(window)[0]
+    trainer.state = type(trainer.state)(*(torch.randn_like(part) for part in trainer.state))
+    after = trainer.hidden(window)[0]
+    for one, two in zip(before, after):  # every row of the first window begins with a sentence
+        torch.testing.assert_close(one, two)
+    trainer.close()
+
+
+def test_dropout_is_drawn_anew_every_step_and_scaled(corpus):
+    trainer = make_trainer(corpus, dropout=0.5)
+    x = torch.ones(4, 5, 8)
+    apply = trainer._dropout()
+    first, second = apply(x), apply(x)
+    assert set(first.unique().tolist()) == {0.0, 2.0}
+    assert not torch.equal(first, second)
+    assert torch.equal(trainer._dropout()(x), first)  # the same step draws the same
+    trainer.step += 1
+    assert not torch.equal(trainer._dropout()(x), first)
+    trainer.close()
+
+
+def test_the_golden_loss_curve(tmp_path):
+    """Twenty steps that any refactoring must reproduce. To make it anew on purpose: delete the file."""
+    curves = {}
+    for name, options in (("full", {}), ("sampled", {"full_softmax": 1, "negatives": 12})):
+        folder = tmp_path / name
+        folder.mkdir()
+        corpus = make_corpus(folder, made_up_text(60))
+        trainer = make_trainer(corpus, rows=8, steps=10, dropout=0.1, optimiser=FAST, **options)
+        curves[name] = [round(trainer.train_step(i / 20).loss, 6) for i in range(20)]
+        trainer.close()
+    if not GOLDEN.exists():
+        GOLDEN.write_text(json.dumps(curves, indent=1) + "\n")
+    expected = json.loads(GOLDEN.read_text())
+    for name, curve in curves.items():
+        np.testing.assert_allclose(curve, expected[name], atol=2e-4, err_msg=name)
+        assert np.mean(curve[-4:]) < np.mean(curve[:4])
+
+
+def test_it_learns_two_hundred_sentences_by_heart(tmp_path):
+    """Each sentence has a first and a last word of its own, so that both directions can know what comes; which
+    of the 200 it is, nobody can know: that alone is a perplexity of 1.38."""
+    lines = [
+        f"f{i} " + line.removesuffix(" .") + f" l{i}"
+        for i, line in enumerate(made_up_text(200, shortest=10, longest=18).splitlines())
+    ]
+    corpus = make_corpus(tmp_path, "\n".join(lines) + "\n")
+    config = TrainConfig(rows=40, steps=16, dropout=0.0, min_count=1, state="reset")
+    model = small_config(cells=128, width=32)
+    recipe = Recipe(model=model, tokeniser=TokeniserConfig("whitespace"), train=config, optimiser=FAST)
+    trainer = Trainer(fresh_model(recipe, corpus), corpus, config, FAST)
+    for i in range(STEPS_BY_HEART):
+        trainer.train_step(i / STEPS_BY_HEART)
+    trainer.close()
+    assert perplexity(trainer.model, [line.split() for line in lines], state="zero").mean < 2
+
+
+def test_a_model_without_a_head_is_refused(corpus):
+    trainer = make_trainer(corpus)
+    trainer.close()
+    with pytest.raises(ValueError, match="without a softmax head"):
+        make_trainer(corpus, model=dataclasses.replace(trainer.model, head=None))
+
+
+@pytest.mark.parametrize("wrong", [{"rows": 0}, {"dropout": 1.0}, {"steps": -1}])
+def test_impossible_settings_are_refused(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        TrainConfig(**wrong)
