@@ -279,3 +279,41 @@ def test_two_processes_train_as_one_does(tmp_path, sampled):
     again = Run.open(tmp_path / "two")
     assert again.trainer.state.hidden.shape[2] == 8
     again.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds the ranks by /proc")
+def test_a_process_that_dies_ends_the_run_with_a_message_and_the_run_goes_on_later(tmp_path):
+    make_run(tmp_path / "run", tokens=10**7, checkpoint_seconds=0.5).close()
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "-m",
+        "elmokit",
+    ]
+    process = subprocess.Popen(
+        [*command, "pretrain", "--out", "run", "--resume"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    wait_for(tmp_path / "run" / "checkpoints" / "step-*", process)
+    for entry in Path("/proc").iterdir():
+        try:
+            variables = (entry / "environ").read_bytes().split(b"\0")
+            mine = f"PPid:\t{process.pid}\n" in (entry / "status").read_text()
+        except OSError:
+            continue
+        if mine and b"RANK=1" in variables:
+            os.kill(int(entry.name), signal.SIGKILL)
+    message = process.communicate(timeout=120)[1]
+    assert process.returncode != 0
+    assert "another process of this run is gone" in message
+    again = Run.open(tmp_path / "run")
+    assert again.trainer.step > 0
+    again.close()

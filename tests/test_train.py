@@ -12,11 +12,11 @@ import torch
 
 from conftest import small_config
 from elmokit.formats.bilm_hdf5 import write_bilm
+from elmokit.pretrain.adapt import fresh_model
 from elmokit.pretrain.optimiser import OptimiserConfig
 from elmokit.pretrain.perplexity import perplexity
 from elmokit.pretrain.prepared import prepare
 from elmokit.pretrain.recipe import Recipe
-from elmokit.pretrain.run import fresh_model
 from elmokit.pretrain.train import NEGATIVES, TrainConfig, Trainer
 from elmokit.text.tokens import TokeniserConfig, make_tokeniser
 from reference import ReferenceBiLM

@@ -12,6 +12,7 @@ from elmokit import __version__
 from elmokit.cli.convert import convert
 from elmokit.cli.embed import embed
 from elmokit.cli.fill import fill
+from elmokit.cli.finetune import finetune
 from elmokit.cli.info import info
 from elmokit.cli.perplexity import perplexity
 from elmokit.cli.pretrain import pretrain
@@ -26,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     epilog="Example: `elmo embed text.txt -o vectors.h5 --model MODEL`. Each command has its own --help.",
 )
-for command in (embed, similar, info, convert, pretrain, perplexity, score, fill):
+for command in (embed, similar, info, convert, pretrain, finetune, perplexity, score, fill):
     app.command()(command)
 
 

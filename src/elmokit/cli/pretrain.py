@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from elmokit.cli.options import Threads, use_threads
-
-if TYPE_CHECKING:
-    from elmokit.pretrain.perplexity import Perplexity
-    from elmokit.pretrain.prepared import PreparedCorpus
-    from elmokit.pretrain.ranks import Ranks
-    from elmokit.pretrain.run import Outcome, Run, RunConfig
+from elmokit.cli.training import (
+    CheckpointMinutes,
+    Epochs,
+    HeldOut,
+    Hours,
+    OnBadLine,
+    Out,
+    Sentences,
+    Settings,
+    Tokens,
+    Workers,
+    check_out,
+    make_budget,
+    prepare_text,
+    show_plan,
+    tell_outcome,
+    train,
+)
 
 
 def pretrain(
@@ -25,29 +34,23 @@ def pretrain(
         typer.Argument(metavar="TEXT...", help="Files, folders, globs or -: plain, .gz .bz2 .xz .zst .parquet."),
     ] = None,
     *,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The folder of the run; the model will be in OUT/model.")
-    ],
+    out: Out,
     recipe: Annotated[
         str, typer.Option(help="tiny, small, medium, original, published, or a TOML file.")
     ] = "small",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: --set train.rows=128."),
+    settings: Settings = None,
+    vectors: Annotated[
+        Path | None, typer.Option(help="word2vec, GloVe or fastText: words by these vectors, not by characters.")
     ] = None,
-    tokens: Annotated[int | None, typer.Option(min=1, help="Train on so many tokens.")] = None,
-    epochs: Annotated[float | None, typer.Option(min=0, help="Train so many times over the text.")] = None,
-    hours: Annotated[float | None, typer.Option(min=0, help="Train for so long.")] = None,
-    held_out: Annotated[float, typer.Option(min=0, max=0.5, help="Share of the lines to measure on.")] = 0.005,
-    sentences: Annotated[
-        Literal["auto", "lines", "split"], typer.Option(help="A line is a sentence, or is split into sentences.")
-    ] = "auto",
-    on_bad_line: Annotated[
-        Literal["refuse", "skip", "replace"], typer.Option(help="What to do with a line that is not UTF-8.")
-    ] = "refuse",
-    workers: Annotated[int, typer.Option(min=1, help="Processes that tokenise.")] = 1,
+    tokens: Tokens = None,
+    epochs: Epochs = None,
+    hours: Hours = None,
+    held_out: HeldOut = 0.005,
+    sentences: Sentences = "auto",
+    on_bad_line: OnBadLine = "refuse",
+    workers: Workers = 1,
     threads: Threads = None,
-    checkpoint_minutes: Annotated[float, typer.Option(min=0, help="What kill -9 may lose, at most.")] = 5.0,
+    checkpoint_minutes: CheckpointMinutes = 5.0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in OUT.")] = False,
 ) -> None:
     """Train a bidirectional language model on your own text.
@@ -67,7 +70,7 @@ def pretrain(
     """
     use_threads(threads)
     from elmokit.pretrain.ranks import Ranks
-    from elmokit.pretrain.run import Run
+    from elmokit.pretrain.run import START, Run, RunConfig
 
     ranks = Ranks.from_environment()
     try:
@@ -78,167 +81,30 @@ def pretrain(
         else:
             if not texts:
                 raise ValueError("no text given: name files or folders, or --resume a run")
-            if out.exists() and any(out.iterdir()):
-                raise ValueError(f"{out} exists already: choose another name, or go on with it by --resume")
-            corpus = _prepare(texts, out, recipe, settings or [], held_out, sentences, on_bad_line, workers, ranks)
-            config = _config(recipe, settings or [], tokens, epochs, hours, texts, checkpoint_minutes, corpus)
+            from elmokit.pretrain.recipe import load_recipe
+
+            check_out(out)
+            chosen = load_recipe(recipe, settings or [])
+            corpus = prepare_text(
+                texts, out, chosen.tokeniser, chosen.train.seed, held_out, sentences, on_bad_line, workers, ranks
+            )
+            if vectors is not None and ranks.first:
+                from elmokit.formats.word_vectors import bilm_from_vectors
+                from elmokit.pretrain.adapt import with_head
+
+                start = bilm_from_vectors(vectors, chosen, seed=chosen.train.seed)
+                with_head(start, corpus, chosen.train).save(out / START)
+            ranks.sum(0.0)  # the others wait for the first
+            budget = make_budget(corpus, tokens, epochs, hours, default=10)
+            config = RunConfig(chosen, budget, tuple(texts), checkpoint_seconds=60 * checkpoint_minutes)
             run = Run.create(out, config, ranks)
         try:
             seconds = run.estimate()  # by all ranks: it takes steps
-            _plan(run, seconds)
-            outcome = _train(run, ranks)
+            show_plan(run, seconds)
+            outcome = train(run, ranks)
         finally:
             run.close()
         if ranks.first:
-            _tell(run, outcome)
+            tell_outcome(run, outcome, "pretrain")
     finally:
         ranks.close()
-
-
-def _prepare(
-    texts: list[str],
-    out: Path,
-    recipe: str,
-    settings: list[str],
-    held_out: float,
-    sentences: str,
-    on_bad_line: Literal["refuse", "skip", "replace"],
-    workers: int,
-    ranks: Ranks,
-) -> PreparedCorpus:
-    """The first rank tokenises; the others wait until it lies there."""
-    from rich.console import Console
-
-    from elmokit.pretrain.prepared import PreparedCorpus, prepare
-    from elmokit.pretrain.recipe import load_recipe
-    from elmokit.pretrain.run import CORPUS
-    from elmokit.text.tokens import make_tokeniser
-
-    chosen = load_recipe(recipe, settings)
-    if ranks.first:
-        out.mkdir(parents=True, exist_ok=True)
-        with Console(stderr=True).status("reading the text") as status:
-            prepare(
-                texts,
-                out / CORPUS,
-                make_tokeniser(chosen.tokeniser),
-                split={"auto": None, "lines": False, "split": True}[sentences],
-                held_out=held_out,
-                seed=chosen.train.seed,
-                on_bad_line=on_bad_line,
-                workers=workers,
-                report=lambda progress: status.update(f"reading the text: {progress.tokens:,} tokens"),
-            )
-    ranks.sum(0.0)  # the others wait here
-    return PreparedCorpus.open(out / CORPUS / "train")
-
-
-def _config(
-    recipe: str,
-    settings: list[str],
-    tokens: int | None,
-    epochs: float | None,
-    hours: float | None,
-    texts: list[str],
-    checkpoint_minutes: float,
-    corpus: PreparedCorpus,
-) -> RunConfig:
-    from elmokit.pretrain.recipe import load_recipe
-    from elmokit.pretrain.run import Budget, RunConfig
-
-    if sum(value is not None for value in (tokens, epochs, hours)) > 1:
-        raise ValueError("--tokens, --epochs and --hours are three ways to say one thing: give one of them")
-    if hours is None and tokens is None:
-        predictions = corpus.tokens + corpus.sentences  # each sentence's end is predicted too
-        tokens = max(1, round((10 if epochs is None else epochs) * predictions))
-    return RunConfig(
-        load_recipe(recipe, settings),
-        Budget(tokens, hours),
-        tuple(str(text) for text in texts),
-        checkpoint_seconds=60 * checkpoint_minutes,
-    )
-
-
-def _plan(run: Run, seconds: float) -> None:
-    if not run.ranks.first:
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    model, recipe, budget, corpus = run.trainer.model, run.config.recipe, run.config.budget, run.corpus
-    vocabulary = len(model.vocabulary or ())
-    table = Table(show_header=False, box=None, title="The plan", title_justify="left")
-    for name, value in {
-        "text": f"{corpus.tokens:,} tokens in {corpus.sentences:,} sentences, {len(corpus.types):,} different",
-        "held out": f"{run.held_out.sentences:,} sentences" if run.held_out else "nothing",
-        "predicts": f"{vocabulary:,} words, "
-        + ("all computed" if run.trainer.sampler is None else "sampled softmax"),
-        "model": f"{sum(p.numel() for p in model.bilm.parameters()):,} parameters, "
-        f"LSTM {recipe.model.lstm.cells} -> {recipe.model.lstm.width} a direction",
-        "step": f"{recipe.train.rows} rows x {recipe.train.steps} tokens on {run.ranks.world} process(es)",
-        "optimiser": f"{recipe.optimiser.kind}, learning rate {recipe.optimiser.learning_rate}",
-        "budget": f"{budget.hours} hours" if budget.tokens is None else f"{budget.tokens:,} tokens",
-        "takes": "about " + _duration(seconds),
-    }.items():
-        table.add_row(f"[bold]{name}[/bold]", value)
-    if run.trainer.step:
-        table.add_row("[bold]goes on[/bold]", f"from step {run.trainer.step:,}, {100 * run.progress:.1f} % done")
-    Console(stderr=True).print(table)
-
-
-def _train(run: Run, ranks: Ranks) -> Outcome:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-
-    from elmokit.pretrain.run import Report
-
-    stopped = False
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal stopped
-        stopped = True
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    columns = (BarColumn(20), TaskProgressColumn(), TextColumn("{task.fields[line]}"))
-    with Progress(*columns, console=Console(stderr=True), disable=not ranks.first) as bar:
-        task = bar.add_task("train", total=1.0, line="")
-        bar.update(task, completed=min(1.0, run.progress))
-
-        def report(now: Report) -> None:
-            line = f"{now.tokens_per_second:,.0f} tokens/s  loss {now.result.loss:.3f}"
-            line += f"  {_duration(now.seconds_left)} left"
-            bar.update(task, completed=now.progress, line=line)
-
-        def measured(p: Perplexity) -> None:
-            bar.console.print(
-                f"{run.trainer.tokens:>12,} tokens: held-out perplexity {p.mean:.2f} "
-                f"(forward {p.forward:.2f}, backward {p.backward:.2f})",
-                highlight=False,
-            )
-
-        return run.train(report, measured, tell=bar.console.print, stop=lambda: stopped)
-
-
-def _tell(run: Run, outcome: Outcome) -> None:
-    if outcome.finished:
-        from elmokit.pretrain.run import MODEL
-
-        typer.echo(f"done: {run.folder / MODEL}", err=True)
-        if outcome.perplexity is not None:
-            p = outcome.perplexity
-            typer.echo(
-                f"held-out perplexity: forward {p.forward:.2f}, backward {p.backward:.2f}, mean {p.mean:.2f}"
-            )
-    else:
-        typer.echo(
-            f"stopped at step {run.trainer.step:,}, {100 * run.progress:.1f} % done; to go on:\n"
-            f"  {Path(sys.argv[0]).name} pretrain --out {run.folder} --resume",
-            err=True,
-        )
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"

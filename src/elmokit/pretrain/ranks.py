@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 
 import torch
 from torch import Tensor, distributed
 
 TIMEOUT = timedelta(minutes=10)  # a rank that is gone is noticed by the others after so long at the latest
+
+
+@contextmanager
+def _together() -> Iterator[None]:
+    """What all ranks do at one time; if one of them is gone, that cannot be done, and the others say so."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ValueError(
+            f"another process of this run is gone ({str(error).splitlines()[0]}); nothing before the last "
+            f"checkpoint is lost: start all of them again with --resume"
+        ) from None
 
 
 class Ranks:
@@ -48,7 +61,8 @@ class Ranks:
         if self.world == 1:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.float64)
-        distributed.all_reduce(tensor)
+        with _together():
+            distributed.all_reduce(tensor)
         return [float(value) for value in tensor]
 
     def sum_(self, tensors: Sequence[Tensor]) -> None:
@@ -56,7 +70,8 @@ class Ranks:
         if self.world == 1 or not tensors:
             return
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        distributed.all_reduce(flat)
+        with _together():
+            distributed.all_reduce(flat)
         for tensor, part in zip(tensors, torch.split(flat, [tensor.numel() for tensor in tensors])):
             tensor.copy_(part.view_as(tensor))
 
@@ -65,7 +80,8 @@ class Ranks:
         if self.world == 1:
             return tensor
         parts = [torch.empty_like(tensor) for _ in range(self.world)]
-        distributed.all_gather(parts, tensor.contiguous())
+        with _together():
+            distributed.all_gather(parts, tensor.contiguous())
         return torch.cat(parts, dim=dim)
 
     def any(self, value: bool) -> bool:

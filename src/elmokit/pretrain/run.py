@@ -14,12 +14,11 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
@@ -27,17 +26,15 @@ from elmokit import __version__
 from elmokit.atomic import replacing_folder, write_file
 from elmokit.checkpoint import Checkpoint
 from elmokit.config import build, dump, parse_json
-from elmokit.model.bilm import BiLM
-from elmokit.model.language_head import LanguageHead
+from elmokit.pretrain.adapt import fresh_model
 from elmokit.pretrain.metrics import Metrics, draw_curve
 from elmokit.pretrain.perplexity import Perplexity, perplexity
 from elmokit.pretrain.prepared import PreparedCorpus
 from elmokit.pretrain.ranks import Ranks
 from elmokit.pretrain.recipe import Recipe
 from elmokit.pretrain.train import StepResult, Trainer
-from elmokit.text.vocabulary import Vocabulary
 
-RUN, CORPUS, CHECKPOINTS, MODEL = "run.json", "corpus", "checkpoints", "model"
+RUN, CORPUS, START, CHECKPOINTS, MODEL = "run.json", "corpus", "start", "checkpoints", "model"
 TENSORS, PROGRESS = "training.safetensors", "progress.json"
 KEPT = 2
 SECONDS_BETWEEN_TRIES = 10.0  # to write a checkpoint on a full disk
@@ -96,8 +93,9 @@ class Run:
         self.corpus = PreparedCorpus.open(folder / CORPUS / "train")
         held_out = folder / CORPUS / "held-out"
         self.held_out = PreparedCorpus.open(held_out) if held_out.is_dir() else None
+        start = folder / START
         self.trainer = Trainer(
-            fresh_model(config.recipe, self.corpus),
+            Checkpoint.load(start) if start.is_dir() else fresh_model(config.recipe, self.corpus),
             self.corpus,
             config.recipe.train,
             config.recipe.optimiser,
@@ -185,6 +183,14 @@ class Run:
         assert self.config.budget.tokens is not None
         return max(0.0, (self.config.budget.tokens - self.trainer.tokens) / pace)
 
+    def held_out_sentences(self) -> Iterator[list[str]]:
+        """What perplexity is measured on."""
+        if self.held_out is None:
+            return
+        types = self.held_out.types
+        for i in range(min(self.held_out.sentences, self.config.held_out_sentences)):
+            yield [types[t] for t in self.held_out.sentence(i)]
+
     def close(self) -> None:
         self.trainer.close()
 
@@ -215,11 +221,8 @@ class Run:
         self._measured_at = self.trainer.step
         if self.held_out is None or not self.ranks.first:
             return
-        types = self.held_out.types
-        count = min(self.held_out.sentences, self.config.held_out_sentences)
-        sentences = ([types[t] for t in self.held_out.sentence(i)] for i in range(count))
         state: Literal["carry", "zero"] = "carry" if self.config.recipe.train.state == "carry" else "zero"
-        self.measured = perplexity(self.trainer.model, sentences, state=state)
+        self.measured = perplexity(self.trainer.model, self.held_out_sentences(), state=state)
         metrics.write(
             step=self.trainer.step,
             tokens=self.trainer.tokens,
@@ -275,7 +278,7 @@ class Run:
 
     def _export(self) -> None:
         model, measured = self.trainer.model, self.measured
-        train, lstm = self.config.recipe.train, self.config.recipe.model.lstm
+        train, lstm = self.config.recipe.train, model.bilm.config.lstm
         figures = (
             f"forward {measured.forward:.2f}, backward {measured.backward:.2f}, mean {measured.mean:.2f}"
             if measured
@@ -297,18 +300,6 @@ Pretrained with elmokit {__version__}. Load it with `Elmo.from_pretrained("this 
 Licence of the text and known limits: to be stated by whoever trained it.
 """
         model.save(self.folder / MODEL, overwrite=True)
-
-
-def fresh_model(recipe: Recipe, corpus: PreparedCorpus) -> Checkpoint:
-    """An untrained model of the recipe's shapes for the corpus's words."""
-    train = recipe.train
-    counts = zip(corpus.types, (int(count) for count in corpus.counts))
-    vocabulary = Vocabulary.from_counts(dict(counts), size=train.vocabulary, min_count=train.min_count)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(train.seed)
-        bilm = BiLM(recipe.model)
-        head = LanguageHead(len(vocabulary), recipe.model.lstm.width)
-    return Checkpoint(bilm, recipe.mapper, recipe.tokeniser, vocabulary, head)
 
 
 def _checkpoints(folder: Path) -> list[Path]:

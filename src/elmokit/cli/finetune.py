@@ -1,0 +1,144 @@
+"""elmo finetune: a trained model goes on learning on the text of a domain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from elmokit.cli.options import Threads, use_threads
+from elmokit.cli.training import (
+    CheckpointMinutes,
+    Epochs,
+    HeldOut,
+    Hours,
+    OnBadLine,
+    Out,
+    Sentences,
+    Settings,
+    Tokens,
+    Workers,
+    check_out,
+    make_budget,
+    prepare_text,
+    show_plan,
+    tell_outcome,
+    train,
+)
+
+if TYPE_CHECKING:
+    from elmokit.pretrain.run import Run
+
+
+def finetune(
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="A model that predicts words.")] = None,
+    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT...", help="Text of the domain.")] = None,
+    *,
+    out: Out,
+    general: Annotated[Path | None, typer.Option(help="Text of another kind, to see what is forgotten.")] = None,
+    new_words: Annotated[int, typer.Option(min=0, help="Words to add to the vocabulary, at most.")] = 0,
+    recipe: Annotated[
+        str, typer.Option(help="A recipe whose train and optimiser sections are used.")
+    ] = "finetune",
+    settings: Settings = None,
+    tokens: Tokens = None,
+    epochs: Epochs = None,
+    hours: Hours = None,
+    held_out: HeldOut = 0.02,
+    sentences: Sentences = "auto",
+    on_bad_line: OnBadLine = "refuse",
+    workers: Workers = 1,
+    threads: Threads = None,
+    checkpoint_minutes: CheckpointMinutes = 5.0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in OUT.")] = False,
+) -> None:
+    """Go on training a model on the text of a domain, once over it by default (paper, section 3.4).
+
+    Shows perplexity before and after, on held-out text of the domain and, with --general, on other text. Words
+    that are added begin as <UNK> did; "before" is the model with them added, so both have one vocabulary.
+
+    Examples:
+
+    `elmo finetune my-elmo/model medicine.txt --out medical-elmo --general wiki-sample.txt`
+
+    `elmo finetune my-elmo/model tweets/ --out twitter-elmo --new-words 5000 --epochs 2`
+
+    `elmo finetune --out twitter-elmo --resume`
+    """
+    use_threads(threads)
+    from elmokit.pretrain.ranks import Ranks
+    from elmokit.pretrain.run import START, Run, RunConfig
+
+    ranks = Ranks.from_environment()
+    try:
+        if resume:
+            if model or texts:
+                raise ValueError(
+                    "--resume goes on with the model and text that the run began with: leave them out"
+                )
+            run = Run.open(out, ranks)
+        else:
+            if not model or not texts:
+                raise ValueError("expected a model and the text of a domain, or --resume")
+            from elmokit.formats import open_checkpoint
+            from elmokit.pretrain.adapt import extend_vocabulary, word_counts
+            from elmokit.pretrain.recipe import load_recipe
+
+            check_out(out)
+            start = open_checkpoint(model)
+            if start.head is None:
+                raise ValueError(
+                    f"{model} predicts no words (it has no softmax head), so it cannot be trained further"
+                )
+            chosen = load_recipe(recipe, settings or [])
+            corpus = prepare_text(
+                texts, out, start.tokeniser, chosen.train.seed, held_out, sentences, on_bad_line, workers, ranks
+            )
+            if ranks.first:
+                if new_words:
+                    count = chosen.train.min_count
+                    start = extend_vocabulary(start, word_counts(corpus), most=new_words, min_count=count)
+                start.save(out / START)
+            ranks.sum(0.0)  # the others wait for the first
+            budget = make_budget(corpus, tokens, epochs, hours, default=1)
+            config = RunConfig(chosen, budget, tuple(texts), checkpoint_seconds=60 * checkpoint_minutes)
+            run = Run.create(out, config, ranks)
+        try:
+            show_plan(run, run.estimate())
+            outcome = train(run, ranks)
+        finally:
+            run.close()
+        if ranks.first:
+            tell_outcome(run, outcome, "finetune")
+            if outcome.finished:
+                _compare(run, general)
+    finally:
+        ranks.close()
+
+
+def _compare(run: Run, general: Path | None) -> None:
+    """Perplexity before and after, on the domain and on other text."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from elmokit.checkpoint import Checkpoint
+    from elmokit.pretrain.perplexity import perplexity
+    from elmokit.pretrain.run import MODEL, START
+    from elmokit.text.corpus import LineReader
+    from elmokit.text.tokens import make_tokeniser
+
+    texts: dict[str, list[list[str]]] = {}
+    if run.held_out is not None:
+        texts["domain, held out"] = list(run.held_out_sentences())
+    if general is not None:
+        tokeniser = make_tokeniser(run.trainer.model.tokeniser)
+        with LineReader(general) as lines:
+            sentences = [tokeniser.tokens(s) for line in lines for s in tokeniser.sentences(line.text)]
+        texts[f"general ({general})"] = sentences[: run.config.held_out_sentences]
+    before, after = (Checkpoint.load(run.folder / name) for name in (START, MODEL))
+    table = Table("text", "perplexity before", "after", "unknown words")
+    for name, sentences in texts.items():
+        first, second = (perplexity(model, sentences) for model in (before, after))
+        table.add_row(name, f"{first.mean:.2f}", f"{second.mean:.2f}", f"{100 * second.unknown:.1f} %")
+    Console().print(table)
