@@ -1,7 +1,7 @@
 """How fast does pretraining go, and what does a recipe learn? Two questions, each measured in one run.
 
     .venv/bin/python benchmarks/pretrain.py speed [--recipe small] [--vocabulary 100000] [--threads 2]
-    .venv/bin/python benchmarks/pretrain.py learn TEXT... [--recipes published small] [--tokens 5000000] [--out FOLDER]
+    .venv/bin/python benchmarks/pretrain.py learn TEXT... [--recipes published small] [--out FOLDER]
 
 speed   Whole training steps (forward, backward, update) on made-up Zipfian text: ours, and the same with the LSTMs
         replaced by torch.nn.LSTM(proj_size=...), which does not clip; beside them, the largest rate of torch.mm.
@@ -17,18 +17,22 @@ import argparse
 import dataclasses
 import json
 import math
+import random
 import signal
 import sys
 import tempfile
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from elmokit.atomic import write_file
@@ -37,30 +41,20 @@ from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.language_head import LanguageHead
 from elmokit.model.lstm import LSTMState, ProjectedLSTM
-from elmokit.pretrain.metrics import NEED_EXTRA, read_metrics
+from elmokit.pretrain.metrics import read_metrics
+from elmokit.pretrain.perplexity import Perplexity
 from elmokit.pretrain.prepared import PreparedCorpus, prepare
 from elmokit.pretrain.recipe import Recipe, load_recipe
 from elmokit.pretrain.run import CORPUS, RUN, Budget, Report, Run, RunConfig
 from elmokit.pretrain.train import Trainer
-from elmokit.pretrain.windows import Window, WindowStream
+from elmokit.pretrain.windows import WindowStream
 from elmokit.text.corpus import expand_sources
 from elmokit.text.tokens import TokeniserConfig
 from elmokit.text.vocabulary import SPECIALS, Vocabulary
 
 OURS, TORCH = "elmokit", "nn.LSTM, unclipped"
-MATRICES = (1024, 2048, 3072)  # sides of the square products whose best rate is the limit
 # Okabe and Ito's colours, told apart by every kind of colour vision; markers for those who print in grey.
-STYLES = [
-    ("#0072B2", "o"),
-    ("#D55E00", "s"),
-    ("#009E73", "^"),
-    ("#CC79A7", "D"),
-    ("#E69F00", "v"),
-    ("#56B4E9", "x"),
-]
-
-
-# speed
+COLOURS, MARKERS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"), "os^Dv"
 
 
 class TorchLSTM(nn.Module):
@@ -78,10 +72,8 @@ class TorchLSTM(nn.Module):
             self.lstm.bias_ih_l0.copy_(ours.bias + gates)
             self.lstm.bias_hh_l0.zero_()
 
-    def forward(
-        self, x: Tensor, mask: Tensor, state: LSTMState, begins: Tensor | None = None
-    ) -> tuple[Tensor, LSTMState]:
-        assert begins is None  # it knows neither padding nor beginnings; windows of a carried stream have none
+    # It knows neither padding nor beginnings: windows of a carried stream have none.
+    def forward(self, x: Tensor, mask: Tensor, state: LSTMState, begins: None) -> tuple[Tensor, LSTMState]:
         h, (hidden, cell) = self.lstm(x, (state.hidden.unsqueeze(0), state.cell.unsqueeze(0)))
         return h, LSTMState(hidden[0], cell[0])
 
@@ -92,41 +84,38 @@ def with_torch_lstms(bilm: BiLM) -> BiLM:
     return bilm
 
 
-def made_up_words(count: int, rng: np.random.Generator) -> list[str]:
-    """Different words, by rank: the frequent ones are short, the rare ones 8 or 9 letters on average."""
-    lengths = 2 + rng.poisson(0.4 * np.log2(np.arange(1, count + 1)))
-    words: dict[str, None] = {}
-    for length in lengths:
-        word = ""
-        while not word or word in words:  # a letter more each time: there are few short words
-            word = "".join(map(chr, rng.integers(ord("a"), ord("z") + 1, max(length, len(word) + 1))))
-        words[word] = None
-    return list(words)
+def made_up_words(count: int) -> list[str]:
+    """By rank, all different, as long as English ones are: the rank in base 16, and letters that are no digits."""
+    rng, letters = random.Random(0), "ghijklmnopqrstuvwxyz"
+    ranks = (f"{rank:x}" for rank in range(1, count + 1))
+    return [rank + "".join(rng.choices(letters, k=int(rng.gammavariate(3, 0.3 * len(rank))))) for rank in ranks]
 
 
-def made_up_corpus(folder: Path, words: Sequence[str], tokens: int, rng: np.random.Generator) -> PreparedCorpus:
-    """Sentences of 20 words on average, whose words follow Zipf and Mandelbrot: p(rank) ~ 1 / (rank + 2.7)."""
-    weights = 1 / (np.arange(1, len(words) + 1) + 2.7)
+def made_up_corpus(folder: Path, words: Sequence[str], tokens: int) -> PreparedCorpus:
+    """Sentences of 20 words on average, by Zipf and Mandelbrot: p(rank) ~ (rank + 2.7) ** -1.1.
+
+    So steep, a step of 64 x 20 has as many distinct tokens as in English Wikipedia: about 960.
+    """
+    rng = np.random.default_rng(0)
+    weights = (np.arange(1, len(words) + 1) + 2.7) ** -1.1
     drawn = rng.choice(len(words), tokens, p=weights / weights.sum())
     ends = np.cumsum(1 + rng.poisson(19, 1 + tokens // 10))
-    sentences = np.split(drawn, ends[ends < tokens])
-    text = "".join(" ".join(words[i] for i in sentence) + "\n" for sentence in sentences)
+    text = "".join(" ".join(words[i] for i in line) + "\n" for line in np.split(drawn, ends[ends < tokens]))
     (folder / "text.txt").write_text(text, encoding="utf-8")
     return prepare([folder / "text.txt"], folder / CORPUS, TokeniserConfig("whitespace"), split=False)[0]
 
 
 def step_flops(
-    config: BiLMConfig, characters: int, *, distinct: int, inputs: int, predictions: int, columns: int
+    config: BiLMConfig, characters: int, distinct: int, inputs: int, predictions: int, columns: int
 ) -> dict[str, float]:
-    """Of a training step, by part: matrix products alone, 2 a multiply-add; backward costs twice what forward does.
+    """Of a training step, by part: matrix products alone, 2 a multiply-add; backward costs two forwards.
 
     distinct      tokens that the encoder sees, each at all `characters` positions
     inputs        steps of all rows, of one direction; so are `predictions`, those that have a target
     columns       words that a prediction is chosen from: the sampled ones and the target, or the vocabulary
     """
     encoder, lstm = config.encoder, config.lstm
-    if not isinstance(encoder, CharEncoderConfig):
-        raise ValueError("FLOPs are counted for encoders of characters; this recipe has none")
+    assert isinstance(encoder, CharEncoderConfig)
     filters = sum(count for _, count in encoder.filters)
     positions = sum(width * count * (characters - width + 1) for width, count in encoder.filters)
     products = {  # multiply-adds, forward
@@ -141,27 +130,16 @@ def step_flops(
     return {part: 3.0 * 2.0 * count for part, count in products.items()}
 
 
-def window_flops(trainer: Trainer, window: Window) -> dict[str, float]:
-    return step_flops(
-        trainer.bilm.config,
-        trainer.model.mapper.width,
-        distinct=np.unique([window.forward_inputs, window.backward_inputs]).size,
-        inputs=window.forward_inputs.size,
-        predictions=window.tokens,
-        columns=trainer.config.negatives + 1 if trainer.sampler else len(trainer.model.vocabulary or ()),
-    )
-
-
-def product_rate(side: int) -> float:
-    """FLOP/s of one big fp32 product."""
-    a, b, out = (torch.ones(side, side) for _ in range(3))
-    return 2.0 * side**3 / min(seconds(lambda: torch.mm(a, b, out=out)) for _ in range(2))
-
-
 def seconds(work: Callable[[], Any]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
+
+
+def largest_rate() -> float:
+    """FLOP/s of big fp32 products, at their best."""
+    squares = [torch.ones(side, side) for side in (1024, 2048, 3072)] * 2
+    return max(2 * len(a) ** 3 / seconds(lambda a=a: torch.mm(a, a)) for a in squares)
 
 
 def speed(arguments: argparse.Namespace) -> None:
@@ -169,51 +147,47 @@ def speed(arguments: argparse.Namespace) -> None:
     chosen = [f"train.{name}={getattr(arguments, name)}" for name in ("rows", "steps", "vocabulary", "negatives")]
     # The softmax is sampled wherever it can be, and the state is carried: torch's LSTM cannot forget midway.
     recipe = load_recipe(arguments.recipe, [*chosen, "train.full_softmax=1", "train.state=carry"])
-    rng = np.random.default_rng(0)
-    words = made_up_words(arguments.vocabulary - len(SPECIALS), rng)
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        tokens = max(50_000, 2 * arguments.rows * arguments.steps * (arguments.rounds + 1))
-        corpus = made_up_corpus(Path(name), words, tokens, rng)
+    train = recipe.train
+    columns = train.negatives + 1 if train.vocabulary > train.negatives else train.vocabulary
+    words = made_up_words(train.vocabulary - len(SPECIALS))
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        corpus = made_up_corpus(Path(folder), words, max(50_000, 2 * train.rows * train.steps * arguments.rounds))
 
         def trainer(change: Callable[[BiLM], BiLM]) -> Trainer:
             torch.manual_seed(0)
-            bilm, head = BiLM(recipe.model), LanguageHead(arguments.vocabulary, recipe.model.lstm.width)
+            bilm, head = BiLM(recipe.model), LanguageHead(train.vocabulary, recipe.model.lstm.width)
             model = Checkpoint(change(bilm), recipe.mapper, recipe.tokeniser, Vocabulary(words), head)
-            return stack.enter_context(closing(Trainer(model, corpus, recipe.train, recipe.optimiser)))
+            return stack.enter_context(closing(Trainer(model, corpus, train, recipe.optimiser)))
 
         trainers = {OURS: trainer(lambda bilm: bilm), TORCH: trainer(with_torch_lstms)}
         # The windows that both are going to see, to count what is in them.
-        windows = WindowStream(corpus, rows=recipe.train.rows, steps=recipe.train.steps, seed=recipe.train.seed)
+        windows = WindowStream(corpus, rows=train.rows, steps=train.steps, seed=train.seed)
         next(windows)
-        first = {name: trainer.train_step(0.5).loss for name, trainer in trainers.items()}
+        first = [trainer.train_step(0.5).loss for trainer in trainers.values()]  # and warm
         best, limit = dict.fromkeys(trainers, 0.0), 0.0  # FLOP/s
-        counted, predicted = [], []
-        for window, _ in zip(windows, range(arguments.rounds)):
-            counted.append(window_flops(trainers[OURS], window))
-            predicted.append(window.tokens)
-            for name, trainer_ in trainers.items():
-                took = seconds(lambda trainer_=trainer_: trainer_.train_step(0.5))
-                best[name] = max(best[name], sum(counted[-1].values()) / took)
-            limit = max(limit, *map(product_rate, MATRICES))
-    parts = {part: float(np.mean([flops[part] for flops in counted])) for part in counted[0]}
-    train, total, tokens_a_step = recipe.train, sum(parts.values()), float(np.mean(predicted))
-    print(
-        f"recipe {arguments.recipe}: {train.rows} rows x {train.steps} steps, {train.vocabulary:,} words, "
-        f"{train.negatives:,} negatives, {recipe.optimiser.kind}\n"
-        f"{torch.get_num_threads()} threads, best of {arguments.rounds} rounds, torch {torch.__version__}\n"
-        f"loss of the first step: {first[OURS]:.5f}, with nn.LSTM {first[TORCH]:.5f}\n"
-    )
-    print(f"{'of a step':<20} {'GFLOP':>8} {'share':>7}")
+        parts, tokens = Counter[str](), 0  # of all rounds
+        for _, window in zip(range(arguments.rounds), windows):
+            distinct = np.unique([window.forward_inputs, window.backward_inputs]).size
+            sizes = (distinct, window.begins.size, window.tokens, columns)
+            counted = step_flops(recipe.model, recipe.mapper.width, *sizes)
+            parts.update(counted)
+            tokens += window.tokens
+            for name in trainers:
+                took = seconds(lambda name=name: trainers[name].train_step(0.5))
+                best[name] = max(best[name], sum(counted.values()) / took)
+            limit = max(limit, largest_rate())
+    total = sum(parts.values())
+    print(f"recipe {arguments.recipe}; {', '.join(chosen)}; {recipe.optimiser.kind}")
+    print(f"threads: {torch.get_num_threads()}; best of {arguments.rounds} rounds; torch {torch.__version__}")
+    print(f"loss of the first step: {first[0]:.5f}, with nn.LSTM {first[1]:.5f}")
+    print(f"\n{'of a step':<20} {'GFLOP':>8} {'share':>7}")
     for part, flops in [*parts.items(), ("together", total)]:
-        print(f"{part:<20} {flops / 1e9:>8.2f} {flops / total:>7.1%}")
+        print(f"{part:<20} {flops / 1e9 / arguments.rounds:>8.2f} {flops / total:>7.1%}")
     print(f"\n{'':<20} {'ms/step':>8} {'tokens/s':>9} {'GFLOP/s':>8} {'of limit':>9} {'ratio':>6}")
     for name, rate in best.items():
-        pace = f"{1e3 * total / rate:>8.1f} {tokens_a_step * rate / total:>9,.0f}"
+        pace = f"{1e3 * total / rate / arguments.rounds:>8.1f} {tokens * rate / total:>9,.0f}"
         print(f"{name:<20} {pace} {rate / 1e9:>8.1f} {rate / limit:>9.1%} {rate / best[TORCH]:>6.2f}")
     print(f"{'largest torch.mm':<20} {'':>8} {'':>9} {limit / 1e9:>8.1f} {1:>9.1%}")
-
-
-# learn
 
 
 class Point(NamedTuple):
@@ -222,42 +196,26 @@ class Point(NamedTuple):
     perplexity: float  # held out, full softmax, both directions
 
 
-def read_curve(folder: Path) -> list[Point]:
-    rows = [row for row in read_metrics(folder) if "perplexity" in row]
-    return [Point(int(row["tokens"]), row["seconds"], row["perplexity"]) for row in rows]
-
-
 def reaches(curve: Sequence[Point], perplexity: float) -> tuple[float, float] | None:
-    """Tokens and seconds at which the curve first comes down to a perplexity; None where it never does.
-
-    Between two points, the logarithm is taken as straight. Before the first one nothing is known: it counts.
-    """
-    before = None
-    for point in curve:
+    """Tokens and seconds at which the curve first comes down to a perplexity; None where it never does."""
+    for before, point in zip([None, *curve], curve):
         if point.perplexity <= perplexity:
-            if before is None:
+            if before is None:  # what was before it is not known
                 return point.tokens, point.seconds
+            # The logarithm, taken as straight between two points.
             share = math.log(before.perplexity / perplexity) / math.log(before.perplexity / point.perplexity)
-            return (
-                before.tokens + share * (point.tokens - before.tokens),
-                before.seconds + share * (point.seconds - before.seconds),
-            )
-        before = point
+            return tuple(a + share * (b - a) for a, b in zip(before[:2], point[:2]))
     return None
 
 
-def compare(curves: dict[str, list[Point]]) -> dict[str, dict[str, float | None]]:
-    """Each recipe beside the first: its end, and what it takes to get to where the first one ended."""
+def compare(curves: dict[str, list[Point]]) -> dict[str, dict[str, Any]]:
+    """Each recipe beside the first: its end, and its share of what the first one took to get to its own end."""
     goal = next(iter(curves.values()))[-1]
-    table: dict[str, dict[str, float | None]] = {}
+    table = {}
     for name, curve in curves.items():
         at = reaches(curve, goal.perplexity)
-        table[name] = {
-            **curve[-1]._asdict(),
-            "ratio": curve[-1].perplexity / goal.perplexity,
-            "goal_tokens": at and at[0] / goal.tokens,
-            "goal_seconds": at and at[1] / goal.seconds,
-        }
+        shares = {"goal_tokens": at and at[0] / goal.tokens, "goal_seconds": at and at[1] / goal.seconds}
+        table[name] = {**curve[-1]._asdict(), "ratio": curve[-1].perplexity / goal.perplexity, **shares}
     return table
 
 
@@ -265,16 +223,14 @@ def shared_recipes(names: Sequence[str], settings: Sequence[str]) -> dict[str, R
     """The recipes, with the first one's words: perplexities over other vocabularies could not be compared."""
     first = load_recipe(names[0], settings)
     same = [f"train.{key}={getattr(first.train, key)}" for key in ("vocabulary", "min_count")]
-    tell(f"all recipes: {', '.join(same)}, tokeniser {first.tokeniser.name} (from {names[0]}, --set)")
+    tell(f"all recipes, as {names[0]} and --set have it: {', '.join(same)}, tokeniser {first.tokeniser.name}")
     recipes = {Path(name).stem: load_recipe(name, [*same, *settings]) for name in names}
     if len(recipes) < len(names):
         raise ValueError(f"expected recipes of different names, found {' '.join(names)}")
     return {name: dataclasses.replace(recipe, tokeniser=first.tokeniser) for name, recipe in recipes.items()}
 
 
-def shared_corpus(
-    folder: Path, texts: Sequence[str], tokeniser: TokeniserConfig, held_out: float
-) -> PreparedCorpus:
+def shared_corpus(folder: Path, texts: list[str], tokeniser: TokeniserConfig, held_out: float) -> PreparedCorpus:
     if not folder.exists():
         tell("reading the text")
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -289,136 +245,104 @@ def shared_corpus(
 
 
 def open_run(folder: Path, config: RunConfig) -> Run:
-    if not (folder / RUN).is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        link = folder / CORPUS
-        if not link.is_symlink():
-            link.symlink_to(Path("..", "..", CORPUS), target_is_directory=True)
-        return Run.create(folder, config)
-    run = Run.open(folder)
-    if run.config != config:
-        run.close()
-        raise ValueError(f"{folder} was begun with other settings: give the same ones, or choose another --out")
-    return run
+    """A new run, or the one that lies there; its corpus is a link to the shared one."""
+    if (folder / RUN).is_file():
+        run = Run.open(folder)
+        if run.config != config:
+            raise ValueError(f"{folder} was begun with other settings: give those, or choose another --out")
+        return run
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / CORPUS).is_symlink():
+        (folder / CORPUS).symlink_to(Path("..", "..", CORPUS), target_is_directory=True)
+    return Run.create(folder, config)
 
 
-def train(name: str, run: Run, stop: Callable[[], bool]) -> bool:
-    """To the end of its budget, or until `stop`; whether it is the end."""
+def train(folder: Path, config: RunConfig, stop: Callable[[], bool]) -> list[Point]:
+    """To the end of the budget: the curve. Or until `stop`, which ends the program."""
+    run = open_run(folder, config)
 
     def report(now: Report) -> None:
         if sys.stderr.isatty():
-            line = f"{name}: {now.progress:.1%}  {now.tokens_per_second:,.0f} tokens/s  loss {now.result.loss:.3f}"
-            print(f"\r{line}  {now.seconds_left / 60:.0f} min left ", end="", file=sys.stderr, flush=True)
+            pace = f"{now.tokens_per_second:,.0f} tokens/s, {now.seconds_left / 60:.0f} min left"
+            print(f"\r{folder.name}: {now.progress:.1%}, {pace}  ", end="", file=sys.stderr, flush=True)
 
-    def measured(perplexity: Any) -> None:
-        tell(f"{name}: {run.trainer.tokens:,} tokens, {run.seconds:,.0f} s: perplexity {perplexity.mean:.2f}")
+    def measured(now: Perplexity) -> None:
+        tell(f"{folder.name}: {run.trainer.tokens:,} tokens, {run.seconds:,.0f} s, perplexity {now.mean:.2f}")
 
-    # A run that has ended already would measure its end once more.
-    return run.progress >= 1 or run.train(report, measured, tell, stop).finished
+    with closing(run):
+        # A run that has come to its end already would only measure it once more.
+        if run.progress < 1 and not run.train(report, measured, tell, stop).finished:
+            raise SystemExit(f"stopped at {run.progress:.1%} of {folder.name}; the same command goes on")
+    rows = [row for row in read_metrics(folder) if "perplexity" in row]
+    return [Point(int(row["tokens"]), row["seconds"], row["perplexity"]) for row in rows]
 
 
 def learn(arguments: argparse.Namespace) -> None:
-    out: Path = arguments.out
-    recipes = shared_recipes(arguments.recipes, arguments.set)
+    out, recipes = arguments.out, shared_recipes(arguments.recipes, arguments.set)
     tokeniser = next(iter(recipes.values())).tokeniser
     corpus = shared_corpus(out / CORPUS, arguments.texts, tokeniser, arguments.held_out)
     stopped: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: stopped.append(number))
-    curves: dict[str, list[Point]] = {}
-    for name, recipe in recipes.items():
-        config = RunConfig(
-            recipe,
-            Budget(tokens=arguments.tokens),
-            tuple(arguments.texts),
-            evaluations=arguments.evaluations,
-            held_out_sentences=arguments.sentences,
-        )
-        with closing(open_run(out / "runs" / name, config)) as run:
-            if not train(name, run, stop=lambda: bool(stopped)):
-                raise SystemExit(f"stopped at {run.progress:.1%} of {name}; the same command goes on")
-            vocabulary = len(run.trainer.model.vocabulary or ())
-        curves[name] = read_curve(out / "runs" / name)
+        signal.signal(number, lambda *caught: stopped.append(caught[0]))
+    budget, texts = Budget(tokens=arguments.tokens), tuple(arguments.texts)
+    measuring = {"evaluations": arguments.evaluations, "held_out_sentences": arguments.sentences}
+    configs = {name: RunConfig(recipe, budget, texts, **measuring) for name, recipe in recipes.items()}
+    curves = {name: train(out / "runs" / name, configs[name], lambda: bool(stopped)) for name in configs}
     table = compare(curves)
-    result = {
-        "text": [Path(text).name for text in arguments.texts],
-        "corpus_tokens": corpus.tokens,
-        "vocabulary": vocabulary,
-        "threads": torch.get_num_threads(),
-        "settings": arguments.set,
-        "recipes": {name: {**table[name], "curve": [p._asdict() for p in curves[name]]} for name in curves},
-    }
-    write_file(out / "comparison.json", (json.dumps(result, indent=1) + "\n").encode())
+    result = {name: {**table[name], "curve": [point._asdict() for point in curves[name]]} for name in curves}
+    about = {"corpus_tokens": corpus.tokens, "settings": arguments.set, "threads": torch.get_num_threads()}
+    write_file(out / "comparison.json", json.dumps({**about, "recipes": result}, indent=1).encode())
     draw(curves, out / "comparison.png")
-    first = next(iter(curves))
-    print(f"{corpus.tokens:,} tokens of text, {vocabulary:,} words, {arguments.tokens:,} tokens of training each")
-    print(
-        f"{'':<14} {'perplexity':>10} {'ratio':>7} {'tokens/s':>9} {'seconds':>9}   to {first}'s end: tokens, seconds"
-    )
+    print(f"{corpus.tokens:,} tokens of text, {arguments.tokens:,} tokens of training for each recipe")
+    print(f"{'':<14} perplexity   ratio  tokens/s   seconds   to {next(iter(curves))}'s end: tokens, seconds")
     for name, row in table.items():
-        goal = (
-            "never" if row["goal_tokens"] is None else f"x {row['goal_tokens']:.3f}, x {row['goal_seconds']:.3f}"
-        )
-        pace = f"{row['tokens'] / row['seconds']:>9,.0f} {row['seconds']:>9,.0f}"
-        print(f"{name:<14} {row['perplexity']:>10.2f} {row['ratio']:>7.3f} {pace}   {goal}")
+        figures = f"{row['perplexity']:>10.2f} {row['ratio']:>7.3f} {row['tokens'] / row['seconds']:>9,.0f}"
+        goal = row["goal_tokens"] and f"x {row['goal_tokens']:.3f}, x {row['goal_seconds']:.3f}"
+        print(f"{name:<14} {figures} {row['seconds']:>9,.1f}   {goal or 'never'}")
 
 
 def draw(curves: dict[str, list[Point]], path: Path) -> None:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return tell(f"no {path.name}: it needs matplotlib ({NEED_EXTRA})")
     figure = Figure(figsize=(10, 4.5), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     scales = {"tokens": (1e6, "tokens seen (millions)"), "seconds": (60, "training time (minutes)")}
     for axes, (key, (unit, label)) in zip(panels, scales.items()):
-        for (name, curve), (colour, marker) in zip(curves.items(), STYLES * len(curves)):
-            x = [getattr(point, key) / unit for point in curve]
-            y = [point.perplexity for point in curve]
+        for (name, curve), colour, marker in zip(curves.items(), cycle(COLOURS), cycle(MARKERS)):
+            x, y = [getattr(point, key) / unit for point in curve], [point.perplexity for point in curve]
             axes.plot(x, y, color=colour, marker=marker, markersize=4, lw=1.2, label=name)
-        axes.set_yscale("log")
-        axes.set_xlabel(label)
+        axes.set(xlabel=label, yscale="log")
         axes.grid(alpha=0.3, which="both")
     panels[0].set_ylabel("held-out perplexity (full softmax)")
     panels[0].legend(frameon=False)
     figure.savefig(path, dpi=120)
-    return None
 
 
 def tell(message: str) -> None:
     print(f"\r{message}", file=sys.stderr, flush=True)
 
 
-def main(given: Sequence[str] | None = None) -> None:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    command = commands.add_parser("speed", help="how fast does a training step go?")
-    command.add_argument("--recipe", default="small")
-    command.add_argument("--vocabulary", type=int, default=100_000, help="words that are predicted")
-    command.add_argument("--negatives", type=int, default=8192)
-    command.add_argument("--rows", type=int, default=64)
-    command.add_argument("--steps", type=int, default=20, help="of a window")
-    command.add_argument("--rounds", type=int, default=5)
-    command.add_argument("--threads", type=int)
-    command.set_defaults(run=speed)
-    command = commands.add_parser("learn", help="what does a recipe learn?")
-    command.add_argument("texts", nargs="+", metavar="TEXT")
-    command.add_argument("--recipes", nargs="+", default=["published", "small"], metavar="RECIPE")
-    command.add_argument("--tokens", type=int, default=5_000_000, help="of training, for each recipe")
-    command.add_argument("--out", type=Path, default=Path("build/pretrain-comparison"), metavar="FOLDER")
-    command.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="for all recipes")
-    command.add_argument("--held-out", type=float, default=0.005, help="share of the lines to measure on")
-    command.add_argument("--sentences", type=int, default=2000, help="of them, at most, in one measurement")
-    command.add_argument("--evaluations", type=int, default=20)
-    command.add_argument("--threads", type=int)
-    command.set_defaults(run=learn)
-    arguments = parser.parse_args(given)
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
-    try:
-        arguments.run(arguments)
-    except ValueError as error:
-        raise SystemExit(f"error: {error}") from None
+    one = commands.add_parser("speed", help="how fast does a training step go?")
+    one.set_defaults(run=speed)
+    one.add_argument("--recipe", default="small")
+    for name, default in {"vocabulary": 100_000, "negatives": 8192, "rows": 64, "steps": 20, "rounds": 5}.items():
+        one.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{default} if not given")
+    two = commands.add_parser("learn", help="what does a recipe learn?")
+    two.set_defaults(run=learn)
+    two.add_argument("texts", nargs="+", metavar="TEXT")
+    two.add_argument("--recipes", nargs="+", default=["published", "small"], metavar="RECIPE")
+    two.add_argument("--tokens", type=int, default=5_000_000, help="of training, for each recipe")
+    two.add_argument("--out", type=Path, default=Path("build/pretrain-comparison"), metavar="FOLDER")
+    two.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="for all recipes")
+    two.add_argument("--held-out", type=float, default=0.005, help="share of the lines to measure on")
+    two.add_argument("--sentences", type=int, default=2000, help="of them, at most, in one measurement")
+    two.add_argument("--evaluations", type=int, default=20)
+    for command in (one, two):
+        command.add_argument("--threads", type=int)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads or torch.get_num_threads())
+    arguments.run(arguments)
 
 
 if __name__ == "__main__":

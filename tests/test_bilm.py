@@ -179,3 +179,12 @@ def test_the_meta_device_is_enough_to_know_the_shapes():
     with torch.device("meta"):
         bilm = BiLM(small_config())
     assert all(parameter.is_meta for parameter in bilm.parameters())
+
+
+def test_cutting_words_to_their_length_changes_nothing():
+    """Words of every length in one batch, alone, and among much longer ones: the windows of padding are all alike."""
+    words = ["a" * n for n in range(60)] + ["밥" * n for n in range(1, 20)]
+    together = BILM.encoder(torch.from_numpy(pad(MAPPER, [words], boundaries=True)))[0, 1:-1]
+    for word, x in zip(words, together):
+        alone = BILM.encoder(torch.from_numpy(pad(MAPPER, [[word]], boundaries=False)))[0, 0]
+        torch.testing.assert_close(x, alone, atol=1e-6, rtol=0)

@@ -17,6 +17,8 @@ from elmokit.text.characters import BYTE_CHARACTERS
 
 # Tokens convolved at one time: bounds memory (the widest published filter bank takes 200 kB a token).
 ROWS_AT_ONCE = 512
+# Words are cut to a multiple of so many characters: few sizes, for the reason that row_chunks gives.
+LENGTHS = 8
 
 
 @dataclass(frozen=True)
@@ -112,15 +114,20 @@ class CharEncoder(nn.Module):
         return self.encode(distinct)[where].view(*ids.shape[:-1], self.width)
 
     def encode(self, ids: Tensor) -> Tensor:  # [N, W] -> x [N, P], row by row, for tokens that are distinct
-        return torch.cat([self._encode(rows) for rows in row_chunks(ids, ROWS_AT_ONCE)])[: len(ids)]
+        # Short words convolve with short words: a chunk is as long as its longest.
+        order = torch.argsort(_lengths(self._characters(ids)), stable=True)
+        x = torch.cat([self._encode(rows) for rows in row_chunks(ids[order], ROWS_AT_ONCE)])
+        return x[torch.argsort(order)]
+
+    def _characters(self, ids: Tensor) -> Tensor:  # [N, W] -> [N, C]
+        return ids[:, :-1] if self.config.words else ids
 
     def _encode(self, ids: Tensor) -> Tensor:  # [N, W] -> [N, P]
         features = []
         if self.config.words:
             features.append(self.word_embedding(ids[:, -1]))
-            ids = ids[:, :-1]
         if self.config.filters:
-            features.append(self._convolve(ids))
+            features.append(self._convolve(self._characters(ids)))
         x: Tensor = self.projection(torch.cat(features, dim=-1))
         return x
 
@@ -129,10 +136,21 @@ class CharEncoder(nn.Module):
         if ids.shape[-1] < widest:
             raise ValueError(f"filters of width {widest} need {widest} characters a token, found {ids.shape[-1]}")
         activation = F.relu if self.config.activation == "relu" else torch.tanh
-        characters = self.character_embedding(ids).transpose(1, 2)  # [N, E, C]
-        # Maximum over all C positions: windows of nothing but PAD count too, as they did in training.
-        pooled = [activation(convolve(characters).amax(dim=-1)) for convolve in self.convolutions]
+        # Windows of nothing but PAD count too, as they did in training; but they are all alike, so one is enough.
+        longest = int(_lengths(ids).max()) + widest if len(ids) else widest
+        ids = ids[:, : -(-longest // LENGTHS) * LENGTHS]
+        characters = self.character_embedding(ids).transpose(1, 2)  # [N, E, C or less]
+        pooled = [activation(convolve(characters).max(dim=-1).values) for convolve in self.convolutions]
         x = torch.cat(pooled, dim=-1)  # [N, F]
         for highway in self.highway:
             x = highway(x)
         return x
+
+
+def _lengths(ids: Tensor) -> Tensor:
+    """ids [N, C] -> [N], how many characters come before the run of equal ones at the end: before the padding."""
+    if not ids.shape[1]:  # a model without characters
+        return ids.new_zeros(len(ids))
+    other = ids != ids[:, -1:]
+    last = ids.shape[1] - other.flip(1).to(torch.uint8).argmax(dim=1)
+    return torch.where(other.any(dim=1), last, 0)

@@ -1,0 +1,114 @@
+"""What the benchmarks compute themselves: FLOPs, made-up words, curves beside each other. Nothing is timed."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+from conftest import small_config
+from elmokit.model.lstm import LSTMState, ProjectedLSTM
+
+pytest.importorskip("matplotlib")
+SCRIPT = Path(__file__).parent.parent / "benchmarks" / "pretrain.py"
+
+
+@pytest.fixture(scope="module")
+def pretrain():
+    spec = importlib.util.spec_from_file_location("benchmarks_pretrain", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def counted(*products) -> int:
+    """FLOPs of products and their gradients, as torch counts them."""
+    with FlopCounterMode(display=False) as counter:
+        for product in products:
+            product().sum().backward()
+    return counter.get_total_flops()
+
+
+def test_flops_are_those_that_torch_counts(pretrain):
+    config, characters, distinct, inputs, predictions, columns = small_config(), 10, 7, 6, 5, 12
+    encoder, lstm = config.encoder, config.lstm
+
+    def product(rows, into, out, times=1):
+        def run():
+            a, b = (torch.zeros(shape, requires_grad=True) for shape in ((rows, into), (into, out)))
+            return sum(a @ b for _ in range(times))
+
+        return run
+
+    def convolution(width, count):
+        x = torch.zeros(distinct, encoder.embedding, characters, requires_grad=True)
+        return lambda: F.conv1d(x, torch.zeros(count, encoder.embedding, width, requires_grad=True))
+
+    layers = 2 * lstm.layers  # of both directions
+    expected = {
+        "character CNN": counted(*(convolution(width, count) for width, count in encoder.filters)),
+        "highway": counted(product(distinct, 18, 18, times=2 * encoder.highway)),
+        "projection": counted(product(distinct, 18, lstm.width)),
+        "LSTM, input": counted(product(inputs, lstm.width, 4 * lstm.cells, layers)),
+        "LSTM, recurrent": counted(product(inputs, lstm.width, 4 * lstm.cells, layers)),
+        "LSTM, projection": counted(product(inputs, lstm.cells, lstm.width, layers)),
+        "softmax": counted(product(predictions, lstm.width, columns, times=2)),
+    }
+    assert pretrain.step_flops(config, characters, distinct, inputs, predictions, columns) == expected
+
+
+def test_flops_of_the_recurrence_by_hand(pretrain):
+    # 2 directions x 2 layers x 6 steps x (24 x 8 projected), 2 a multiply-add, forward and twice that backward
+    assert pretrain.step_flops(small_config(), 10, 7, 6, 5, 12)["LSTM, projection"] == 3 * 2 * 2 * 2 * 6 * 24 * 8
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+def test_torchs_lstm_is_ours_where_nothing_is_clipped(pretrain):
+    torch.manual_seed(0)
+    ours = ProjectedLSTM(8, small_config(cell_clip=None, projection_clip=None).lstm)
+    nn.init.normal_(ours.bias)
+    x, mask = torch.randn(3, 5, 8), torch.ones(3, 5, dtype=torch.bool)
+    state = LSTMState(torch.randn(3, 8), torch.randn(3, 24))
+    h, after = ours(x, mask, state)
+    h_torch, after_torch = pretrain.TorchLSTM(ours)(x, mask, state, None)
+    torch.testing.assert_close(h_torch, h)
+    torch.testing.assert_close(tuple(after_torch), tuple(after))
+
+
+def test_made_up_words_are_all_different_and_the_frequent_ones_shorter(pretrain):
+    words = pretrain.made_up_words(20_000)
+    assert len(set(words)) == 20_000
+    assert sum(map(len, words[:100])) < sum(map(len, words[-100:]))
+
+
+def test_curves_are_compared_at_the_end_and_where_they_reach_the_first_ones_end(pretrain):
+    first = [pretrain.Point(100, 10.0, 400.0), pretrain.Point(200, 20.0, 100.0)]
+    better = [pretrain.Point(100, 30.0, 200.0), pretrain.Point(200, 60.0, 50.0)]
+    worse = [pretrain.Point(100, 1.0, 500.0), pretrain.Point(200, 2.0, 150.0)]
+    table = pretrain.compare({"first": first, "better": better, "worse": worse})
+    assert table["first"] == {**first[-1]._asdict(), "ratio": 1.0, "goal_tokens": 1.0, "goal_seconds": 1.0}
+    assert table["better"]["ratio"] == 0.5
+    # 100 is halfway from 200 to 50 in the logarithm: at 150 tokens and 45 seconds, of 200 and 20
+    assert table["better"]["goal_tokens"] == pytest.approx(0.75)
+    assert table["better"]["goal_seconds"] == pytest.approx(2.25)
+    assert table["worse"]["ratio"] == 1.5
+    assert table["worse"]["goal_tokens"] is None
+
+
+def test_a_curve_that_begins_below_is_there_at_its_first_point(pretrain):
+    curve = [pretrain.Point(100, 1.0, 90.0), pretrain.Point(200, 2.0, 80.0)]
+    assert pretrain.reaches(curve, 95.0) == (100, 1.0)
+
+
+def test_recipes_share_the_words_of_the_first(pretrain):
+    recipes = pretrain.shared_recipes(["published", "tiny"], ["train.rows=8"])
+    assert list(recipes) == ["published", "tiny"]
+    for recipe in recipes.values():
+        assert (recipe.train.vocabulary, recipe.train.min_count, recipe.train.rows) == (800_000, 1, 8)
+    with pytest.raises(ValueError, match="different names"):
+        pretrain.shared_recipes(["tiny", "tiny"], [])
