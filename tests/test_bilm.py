@@ -182,7 +182,7 @@ def test_the_meta_device_is_enough_to_know_the_shapes():
 
 
 def test_cutting_words_to_their_length_changes_nothing():
-    """Words of every length in one batch, alone, and among much longer ones: the windows of padding are all alike."""
+    """Words of every length, alone and among much longer ones: the windows of padding are all alike."""
     words = ["a" * n for n in range(60)] + ["밥" * n for n in range(1, 20)]
     together = BILM.encoder(torch.from_numpy(pad(MAPPER, [words], boundaries=True)))[0, 1:-1]
     for word, x in zip(words, together):
