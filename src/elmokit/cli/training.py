@@ -143,9 +143,12 @@ def train(run: Run, ranks: Ranks) -> Outcome:
                 f"{run.trainer.tokens:>12,} tokens: held-out perplexity {p.mean:.2f} "
                 f"(forward {p.forward:.2f}, backward {p.backward:.2f})",
                 highlight=False,
+                soft_wrap=True,
             )
 
-        return run.train(report, measured, tell=bar.console.print, stop=lambda: stopped)
+        outcome = run.train(report, measured, tell=bar.console.print, stop=lambda: stopped)
+        bar.update(task, completed=min(1.0, run.progress))
+        return outcome
 
 
 def tell_outcome(run: Run, outcome: Outcome, command: str) -> None:
