@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,3 +92,25 @@ def fixture_folder() -> Path:
     if not folder.is_dir():
         pytest.skip("the published fixture (shared/data/original_elmo beside the repository) is not here")
     return folder
+
+
+@pytest.fixture
+def elmo_command(monkeypatch, capsys, tmp_path):
+    """Run `elmo ...` in tmp_path; gives (exit code, standard output, standard error)."""
+    from elmokit.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ELMO_MODEL", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["elmo", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        out, err = capsys.readouterr()
+        return exit_.value.code or 0, out, err
+
+    yield run
+    for number, handler in handlers.items():  # commands that can be interrupted set their own
+        signal.signal(number, handler)

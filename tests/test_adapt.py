@@ -11,7 +11,7 @@ from conftest import make_elmo
 from elmokit import Elmo
 from elmokit.checkpoint import Checkpoint
 from elmokit.pretrain.adapt import extend_vocabulary, word_counts
-from test_run import OPTIONS, elmo_command  # noqa: F401  (a fixture)
+from test_run import OPTIONS
 from test_train import made_up_text, make_corpus, make_trainer
 
 
@@ -31,7 +31,7 @@ def test_new_words_begin_as_the_unknown_word_and_old_ones_stay(tmp_path):
         extend_vocabulary(make_elmo().checkpoint, {}, most=1, min_count=1)
 
 
-def test_finetuning_learns_a_domain(elmo_command):  # noqa: F811
+def test_finetuning_learns_a_domain(elmo_command):
     Path("general.txt").write_text(made_up_text(150))
     lines = made_up_text(150, seed=9).splitlines()
     Path("domain.txt").write_text("\n".join("zeta " + line.replace("the", "qoph") for line in lines) + "\n")
@@ -53,7 +53,7 @@ def test_finetuning_learns_a_domain(elmo_command):  # noqa: F811
     assert perplexity(after, text).mean < 0.7 * perplexity(before, text).mean
 
 
-def test_pretraining_over_given_vectors_keeps_them(elmo_command):  # noqa: F811
+def test_pretraining_over_given_vectors_keeps_them(elmo_command):
     Path("text.txt").write_text(made_up_text(100))
     vectors = {word: [float(i), 1.0, -1.0, 0.5] for i, word in enumerate("the of and to".split())}
     Path("glove.txt").write_text("".join(f"{w} {' '.join(map(str, v))}\n" for w, v in vectors.items()))
@@ -88,7 +88,7 @@ def test_pretraining_over_given_vectors_keeps_them(elmo_command):  # noqa: F811
         ("pretrain --resume --out {model}", "holds no training run"),
     ],
 )
-def test_what_is_wrong_is_said(elmo_command, model_folder, arguments, message):  # noqa: F811
+def test_what_is_wrong_is_said(elmo_command, model_folder, arguments, message):
     Path("text.txt").write_text("one two\n")
     Path("empty.txt").write_text("")
     Path("junk.txt").write_bytes(bytes(range(256)) * 50)
@@ -99,7 +99,7 @@ def test_what_is_wrong_is_said(elmo_command, model_folder, arguments, message): 
 
 
 @pytest.mark.parametrize("text", ["word\n", "one two three\n", "밥\n밥\n"])
-def test_the_smallest_corpora_train(elmo_command, text):  # noqa: F811
+def test_the_smallest_corpora_train(elmo_command, text):
     Path("text.txt").write_text(text)
     code, _, err = elmo_command("pretrain", "text.txt", "--out", "run", "--tokens", "100", *OPTIONS)
     assert code == 0, err

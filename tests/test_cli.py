@@ -14,27 +14,7 @@ import numpy as np
 import pytest
 
 from conftest import make_elmo
-from elmokit.cli import main
 from elmokit.embed.vectors import open_vectors
-
-
-@pytest.fixture
-def elmo_command(monkeypatch, capsys, tmp_path):
-    """Run `elmo ...` in tmp_path; gives (exit code, standard output, standard error)."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ELMO_MODEL", raising=False)
-    monkeypatch.setenv("COLUMNS", "200")
-    before = signal.getsignal(signal.SIGTERM)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["elmo", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        out, err = capsys.readouterr()
-        return exit_.value.code or 0, out, err
-
-    yield run
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ import torch
 from safetensors.torch import load_file
 
 from elmokit import Elmo
-from elmokit.cli import main
 from elmokit.pretrain import run as run_module
 from elmokit.pretrain.metrics import read_metrics
 from elmokit.pretrain.prepared import prepare
@@ -168,23 +167,6 @@ def test_a_budget_of_hours_ends(tmp_path):
     run.close()
     assert timed.train().finished
     timed.close()
-
-
-@pytest.fixture
-def elmo_command(monkeypatch, capsys, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["elmo", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        out, err = capsys.readouterr()
-        return exit_.value.code or 0, out, err
-
-    yield run
-    for number, handler in zip((signal.SIGINT, signal.SIGTERM), before):
-        signal.signal(number, handler)
 
 
 OPTIONS = ["--recipe", "tiny", *(part for setting in SMALL for part in ("--set", setting)), "--held-out", "0.1"]
