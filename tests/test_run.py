@@ -263,6 +263,21 @@ def test_two_processes_train_as_one_does(tmp_path, sampled):
     again.close()
 
 
+def test_two_processes_begin_a_run_together_and_a_budget_of_hours_ends_for_both(tmp_path):
+    (tmp_path / "text.txt").write_text(made_up_text(120))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+    process = subprocess.run(
+        [*command, "elmokit", "pretrain", "text.txt", "--out", "run", "--hours", "0.0003", *OPTIONS],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert process.returncode == 0, process.stderr
+    assert (tmp_path / "run" / "model" / "config.json").is_file()
+
+
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds the ranks by /proc")
 def test_a_process_that_dies_ends_the_run_with_a_message_and_the_run_goes_on_later(tmp_path):
     make_run(tmp_path / "run", tokens=10**7, checkpoint_seconds=0.5).close()

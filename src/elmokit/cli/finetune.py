@@ -85,7 +85,8 @@ def finetune(
             from elmokit.pretrain.adapt import extend_vocabulary, word_counts
             from elmokit.pretrain.recipe import load_recipe
 
-            check_out(out)
+            if ranks.first:  # the others may come after it has begun to write
+                check_out(out)
             start = open_checkpoint(model)
             if start.head is None:
                 raise ValueError(

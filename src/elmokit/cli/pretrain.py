@@ -83,7 +83,8 @@ def pretrain(
                 raise ValueError("no text given: name files or folders, or --resume a run")
             from elmokit.pretrain.recipe import load_recipe
 
-            check_out(out)
+            if ranks.first:  # the others may come after it has begun to write
+                check_out(out)
             chosen = load_recipe(recipe, settings or [])
             corpus = prepare_text(
                 texts, out, chosen.tokeniser, chosen.train.seed, held_out, sentences, on_bad_line, workers, ranks

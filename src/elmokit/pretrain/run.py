@@ -146,7 +146,9 @@ class Run:
                     return Outcome(False, self.measured)
                 begun = time.monotonic()
                 result = self.trainer.train_step(self.progress)
-                self.seconds += time.monotonic() - begun
+                # Of all ranks together: a budget of hours must end, and set the rate, at one time for all.
+                (elapsed,) = self.ranks.sum(time.monotonic() - begun)
+                self.seconds += elapsed / self.ranks.world
                 if not math.isfinite(result.norm):  # nothing was changed by that step
                     tell(f"step {self.trainer.step:,}: the gradient is not finite, the step is left out")
                 if self.trainer.step % self.config.report_steps == 0:
