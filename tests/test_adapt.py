@@ -11,6 +11,7 @@ from conftest import make_elmo
 from elmokit import Elmo
 from elmokit.checkpoint import Checkpoint
 from elmokit.pretrain.adapt import extend_vocabulary, word_counts
+from elmokit.pretrain.metrics import read_metrics
 from test_run import OPTIONS
 from test_train import made_up_text, make_corpus, make_trainer
 
@@ -25,10 +26,47 @@ def test_new_words_begin_as_the_unknown_word_and_old_ones_stay(tmp_path):
     assert list(more.vocabulary)[4:] == ["neu"]
     assert torch.equal(more.head.weight[:4], model.head.weight)
     assert torch.equal(more.head.weight[4], model.head.weight[2])
+    assert more.head.projection_weight is None
     most = extend_vocabulary(model, word_counts(corpus), most=2, min_count=1)
     assert list(most.vocabulary)[4:] == ["neu", "of"]
     with pytest.raises(ValueError, match="without a softmax head"):
         extend_vocabulary(make_elmo().checkpoint, {}, most=1, min_count=1)
+
+
+def test_new_words_leave_the_map_before_the_softmax_as_it_is(tmp_path):
+    corpus = make_corpus(tmp_path, "the the the of neu neu selten\n")
+    trainer = make_trainer(corpus, vocabulary=4, min_count=1, softmax_width=5)
+    trainer.close()
+    model = trainer.model
+    more = extend_vocabulary(model, word_counts(corpus), most=10, min_count=2)
+    assert torch.equal(more.head.projection_weight, model.head.projection_weight)
+    assert more.head.projection_weight is not model.head.projection_weight
+    h = torch.randn(3, 8)
+    before, after = model.head(h), more.head(h)  # the same odds among the words that both know
+    torch.testing.assert_close(after[:, :4] - after[:, :1], before - before[:, :1])
+
+
+def test_finetuning_keeps_a_softmax_of_another_width(elmo_command):
+    Path("text.txt").write_text(made_up_text(60))
+    wide = ["--set", "train.softmax_width=5"]
+    assert elmo_command("pretrain", "text.txt", "--out", "base", "--tokens", "500", *OPTIONS, *wide)[0] == 0
+    Path("domain.txt").write_text(made_up_text(60, seed=9).replace("the", "qoph"))
+    own = ["--new-words", "5", "--held-out", "0.1", "--set", "train.rows=8"]
+    measuring = ["--evaluations", "2", "--held-out-sentences", "3"]
+    code, _, err = elmo_command("finetune", "base/model", "domain.txt", "--out", "tuned", *own, *measuring)
+    assert code == 0, err
+    before, after = Checkpoint.load("tuned/start"), Checkpoint.load("tuned/model")
+    assert "qoph" in after.vocabulary
+    assert after.head.projection_weight.shape == (5, 8)
+    assert torch.equal(before.head.projection_weight, Checkpoint.load("base/model").head.projection_weight)
+    assert not torch.equal(after.head.projection_weight, before.head.projection_weight)
+    assert sum("perplexity" in row for row in read_metrics(Path("tuned"))) == 2
+    other = ["--set", "train.softmax_width=7"]
+    code, _, err = elmo_command("finetune", "base/model", "domain.txt", "--out", "other", *own, *other)
+    assert code == 1
+    assert "expected the model's own, 5, or 0, found 7" in err
+    assert not Path("other").exists()
+    assert elmo_command("finetune", "base/model", "domain.txt", "--out", "same", *own, *wide)[0] == 0
 
 
 def test_finetuning_learns_a_domain(elmo_command):
@@ -96,6 +134,17 @@ def test_what_is_wrong_is_said(elmo_command, model_folder, arguments, message):
     assert code == 1
     assert message in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("command", ["pretrain text.txt", "finetune model text.txt"])
+@pytest.mark.parametrize("option", ["--evaluations", "--held-out-sentences"])
+@pytest.mark.parametrize("value", ["0", "-1", "few"])
+def test_numbers_that_measure_nothing_are_refused(elmo_command, command, option, value):
+    code, _, err = elmo_command(*command.split(), "--out", "new", option, value)
+    assert code == 2
+    assert f"Invalid value for '{option}'" in err
+    assert "Traceback" not in err
+    assert not Path("new").exists()
 
 
 @pytest.mark.parametrize("text", ["word\n", "one two three\n", "밥\n밥\n"])

@@ -13,20 +13,24 @@ from elmokit.model.sampling import LogUniformSampler, Negatives
 from elmokit.pretrain.optimiser import OptimiserConfig, RowOptimiser
 
 V, P, N = 30, 6, 11
+NARROW, WIDE = 4, 9  # widths of a softmax that has a map before it
 TARGETS = torch.tensor([0, 3, -1, 29, 3, 7, -1, 12, 1, 0, 20])
 NEGATIVES = Negatives(torch.tensor([0, 1, 2, 5, 7, 11, 19, 25]), tries=17)  # 0, 1 and 7 are targets as well
 SAMPLER = LogUniformSampler(V)
 
 
-def fresh(vocabulary=V, dtype=torch.float32, seed=0):
+def fresh(vocabulary=V, dtype=torch.float32, seed=0, softmax_width=0):
     torch.manual_seed(seed)
-    head = LanguageHead(vocabulary, P).to(dtype)
+    head = LanguageHead(vocabulary, P, softmax_width).to(dtype)
     torch.nn.init.normal_(head.bias)
     return head, torch.randn(N, P, dtype=dtype)
 
 
 def arrays(head, h):
-    return [tensor.detach().double().numpy() for tensor in (head.weight, head.bias, h)]
+    weight, bias, h = (tensor.detach().double().numpy() for tensor in (head.weight, head.bias, h))
+    if head.projection_weight is not None:
+        h = np.einsum("dp,np->nd", head.projection_weight.detach().double().numpy(), h)
+    return weight, bias, h
 
 
 def reference_full(head, h, targets):
@@ -62,15 +66,42 @@ def sampled(head, h, targets=TARGETS, negatives=NEGATIVES):
     return rows.sampled_loss(h, targets, negatives, LogUniformSampler(len(head.bias))), rows
 
 
-def test_the_full_loss_is_the_definition():
-    head, h = fresh()
+@pytest.mark.parametrize("softmax_width", [0, NARROW, WIDE])
+def test_the_full_loss_is_the_definition(softmax_width):
+    head, h = fresh(softmax_width=softmax_width)
     assert head.full_loss(h, TARGETS).item() == pytest.approx(reference_full(head, h, TARGETS), rel=1e-6)
 
 
-def test_the_sampled_loss_is_the_definition():
-    head, h = fresh()
+@pytest.mark.parametrize("softmax_width", [0, NARROW, WIDE])
+def test_the_sampled_loss_is_the_definition(softmax_width):
+    head, h = fresh(softmax_width=softmax_width)
     loss, _ = sampled(head, h)
     assert loss.item() == pytest.approx(reference_sampled(head, h, TARGETS, NEGATIVES), rel=1e-6)
+
+
+@pytest.mark.parametrize("softmax_width", [0, NARROW, WIDE])
+def test_log_probabilities_are_the_definition(softmax_width):
+    head, h = fresh(softmax_width=softmax_width)
+    weight, bias, x = arrays(head, h)
+    logits = x @ weight.T + bias
+    expected = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(head(h).detach().numpy(), expected, atol=1e-5)
+    np.testing.assert_allclose(head(h.reshape(1, N, P)).detach().numpy()[0], expected, atol=1e-5)
+
+
+def test_a_softmax_as_wide_as_h_has_no_map():
+    tied, same, narrow = (LanguageHead(V, P, width) for width in (0, P, NARROW))
+    assert list(tied.state_dict()) == list(same.state_dict()) == ["weight", "bias"]
+    shapes = {name: tuple(tensor.shape) for name, tensor in narrow.state_dict().items()}
+    assert shapes == {"weight": (V, NARROW), "bias": (V,), "projection_weight": (NARROW, P)}
+    assert (tied.softmax_width, narrow.softmax_width) == (P, NARROW)
+
+
+def test_the_map_begins_with_a_spread_that_keeps_the_size_of_h():
+    torch.manual_seed(0)
+    head = LanguageHead(3, 400, 300)
+    assert head.projection_weight.std().item() == pytest.approx(400**-0.5, rel=0.02)
+    assert abs(head.projection_weight.mean().item()) < 1e-3
 
 
 def test_the_sampled_loss_of_drawn_negatives_is_the_definition():
@@ -138,6 +169,35 @@ def test_gradients_agree_with_numerical_ones(monkeypatch, logits, positions):
         return rows.sampled_loss(h, TARGETS, NEGATIVES, SAMPLER) * 0.3
 
     assert torch.autograd.gradcheck(loss, (h, rows.weight, rows.bias))
+
+
+@pytest.mark.parametrize("softmax_width", [NARROW, WIDE])
+def test_gradients_through_the_map_agree_with_numerical_ones(softmax_width):
+    head, h = fresh(dtype=torch.float64, softmax_width=softmax_width)
+    h.requires_grad_()
+    names = ["weight", "bias", "projection_weight"]
+
+    def full(h, *parameters):
+        return torch.func.functional_call(_Full(head), {f"head.{n}": p for n, p in zip(names, parameters)}, (h,))
+
+    assert torch.autograd.gradcheck(full, (h, *(getattr(head, name) for name in names)))
+    rows = head.rows(TARGETS, NEGATIVES.ids)
+
+    def loss(h, *parameters):
+        rows.weight, rows.bias, rows.projection_weight = parameters
+        return rows.sampled_loss(h, TARGETS, NEGATIVES, SAMPLER) * 0.3
+
+    assert torch.autograd.gradcheck(loss, (h, *(getattr(rows, name) for name in names)))
+
+
+@pytest.mark.parametrize("targets", [TARGETS, torch.full((N,), -1)])
+def test_the_head_itself_gets_the_maps_gradient_of_a_sampled_loss(targets):
+    """Also where nothing is predicted: all ranks then have it to sum."""
+    head, h = fresh(softmax_width=NARROW)
+    loss, _ = sampled(head, h, targets)
+    loss.backward()
+    assert head.weight.grad is None
+    assert bool(head.projection_weight.grad.any()) == bool((targets >= 0).any())
 
 
 class _Full(torch.nn.Module):

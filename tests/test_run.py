@@ -36,10 +36,10 @@ SMALL = [
 ]
 
 
-def make_run(folder: Path, tokens: int = 2000, **options) -> Run:
+def make_run(folder: Path, tokens: int = 2000, settings: tuple[str, ...] = (), **options) -> Run:
     folder.mkdir()
     (folder / "text.txt").write_text(made_up_text(120))
-    recipe = load_recipe("tiny", SMALL)
+    recipe = load_recipe("tiny", [*SMALL, *settings])
     prepare([folder / "text.txt"], folder / "corpus", make_tokeniser(recipe.tokeniser), split=False, held_out=0.1)
     config = RunConfig(recipe, Budget(tokens=tokens), evaluations=4, report_steps=5, **options)
     return Run.create(folder, config)
@@ -87,12 +87,20 @@ def stop_after(steps: int):
     return stop
 
 
-@pytest.mark.parametrize("stops", [[3], [0, 17, 1]])
-def test_stopped_and_resumed_the_run_is_the_same_to_the_bit(tmp_path, stops):
-    whole = make_run(tmp_path / "whole")
+@pytest.mark.parametrize(
+    ("stops", "settings"),
+    [
+        ([3], ()),
+        ([0, 17, 1], ()),
+        ([5], ("train.softmax_width=12",)),
+        ([5], ("train.softmax_width=5", "train.full_softmax=1", "train.negatives=12")),
+    ],
+)
+def test_stopped_and_resumed_the_run_is_the_same_to_the_bit(tmp_path, stops, settings):
+    whole = make_run(tmp_path / "whole", settings=settings)
     whole.train()
     whole.close()
-    run = make_run(tmp_path / "run")
+    run = make_run(tmp_path / "run", settings=settings)
     for steps in stops:
         outcome = run.train(stop=stop_after(steps))
         assert not outcome.finished
@@ -161,6 +169,12 @@ def test_a_budget_is_tokens_or_hours(budget):
         Budget(**budget)
 
 
+@pytest.mark.parametrize("wrong", ["evaluations", "held_out_sentences", "report_steps"])
+def test_measuring_never_is_refused(wrong):
+    with pytest.raises(ValueError, match=f"{wrong}: expected 1 or more, found 0"):
+        RunConfig(load_recipe("tiny"), Budget(tokens=1), **{wrong: 0})
+
+
 def test_a_budget_of_hours_ends(tmp_path):
     run = make_run(tmp_path / "run")
     timed = Run(tmp_path / "run", RunConfig(run.config.recipe, Budget(hours=0.0001)))
@@ -182,6 +196,37 @@ def test_the_command_trains_a_model_that_the_other_commands_use(elmo_command, tm
     assert code == 0, err
     assert json.loads(out)["mean"] < 29
     assert elmo_command("pretrain", "text.txt", "--out", "run", *OPTIONS)[0] == 1
+
+
+def test_how_often_and_on_how_much_to_measure(elmo_command):
+    Path("text.txt").write_text(made_up_text(120))
+    measuring = ["--evaluations", "3", "--held-out-sentences", "4"]
+    code, _, err = elmo_command("pretrain", "text.txt", "--out", "run", "--tokens", "1500", *OPTIONS, *measuring)
+    assert code == 0, err
+    assert sum("perplexity" in row for row in read_metrics(Path("run"))) == 3
+    run = Run.open(Path("run"))
+    assert run.held_out.sentences > 4
+    assert len(list(run.held_out_sentences())) == 4
+    assert run.measured.sentences == 4
+    run.close()
+
+
+def test_a_softmax_of_another_width_by_command(elmo_command):
+    Path("text.txt").write_text(made_up_text(120))
+    wide = [*OPTIONS, "--set", "train.softmax_width=12"]
+    code, _, err = elmo_command("pretrain", "text.txt", "--out", "run", "--tokens", "1500", *wide)
+    assert code == 0, err
+    assert "all computed, 12 wide" in err
+    assert "by a softmax 12 wide" in json.loads(elmo_command("info", "run/model", "--json")[1])["predicts"]
+    code, out, _ = elmo_command("perplexity", "run/model", "text.txt", "--json")
+    assert (code, json.loads(out)["mean"] < 29) == (0, True)
+    for command in (["score", "run/model", "text.txt"], ["fill", "the ___ and", "--model", "run/model"]):
+        assert elmo_command(*command)[0] == 0
+    # bilm-tf's files have no softmax: the head stays behind, with or without a map
+    assert elmo_command("convert", "run/model", "pair", "--to", "bilm")[0] == 0
+    assert json.loads(elmo_command("info", "pair", "--json")[1])["predicts"] == "nothing"
+    assert elmo_command("convert", "run/model", "half", "--precision", "float16")[0] == 0
+    assert elmo_command("perplexity", "half", "text.txt")[0] == 0
 
 
 def start(arguments, cwd):
@@ -230,15 +275,18 @@ ranks.close()
 """
 
 
+@pytest.mark.parametrize("softmax_width", [0, 5])
 @pytest.mark.parametrize("sampled", [False, True])
-def test_two_processes_train_as_one_does(tmp_path, sampled):
+def test_two_processes_train_as_one_does(tmp_path, sampled, softmax_width):
     """The same rows, shared: the same losses. And a run goes on at another number of processes."""
     changes = ["train.full_softmax=1", "train.negatives=12"] if sampled else []
     curves = {}
     for name in ("one", "two"):
         folder = tmp_path / name
         run = make_run(folder, tokens=3000)
-        recipe = load_recipe("tiny", [*SMALL, *changes, "train.dropout=0.2"])
+        recipe = load_recipe(
+            "tiny", [*SMALL, *changes, "train.dropout=0.2", f"train.softmax_width={softmax_width}"]
+        )
         Run.create(folder, RunConfig(recipe, Budget(tokens=3000), report_steps=1, evaluations=2)).close()
         run.close()
         if name == "two":

@@ -91,6 +91,8 @@ class Checkpoint:
             "model": dump(self.bilm.config),
             "files": {name: _seal(content) for name, content in files.items() if name != CARD},
         }
+        if self.head is not None and self.head.projection_weight is not None:
+            config["softmax_width"] = self.head.softmax_width
         with replacing_folder(Path(folder), overwrite) as temporary:
             for name, content in files.items():
                 (temporary / name).write_bytes(content)
@@ -114,7 +116,7 @@ class Checkpoint:
         head = None
         if HEAD in contents:
             with torch.device("meta"):
-                head = LanguageHead(len(vocabulary or ()), config.model.lstm.width)
+                head = LanguageHead(len(vocabulary or ()), config.model.lstm.width, config.softmax_width)
             _load_tensors(head, contents[HEAD], config.precision, folder / HEAD)
         card = folder / CARD
         return cls(
@@ -158,6 +160,7 @@ class CheckpointConfig:
     precision: Precision
     model: BiLMConfig
     files: dict[str, FileSeal]
+    softmax_width: int = 0  # as in training: 0, as wide as a direction
 
 
 def is_checkpoint(folder: Path) -> bool:
@@ -184,6 +187,9 @@ def read_config(folder: Path) -> CheckpointConfig:
     files = table.get("files")
     if table.get("precision") not in DTYPES or not isinstance(files, dict):
         raise ValueError(f"{path}: expected a precision of {', '.join(DTYPES)} and a table of files")
+    softmax_width = table.get("softmax_width", 0)
+    if type(softmax_width) is not int or softmax_width < 0:
+        raise ValueError(f"{path}: softmax_width: expected an integer, 0 or more, found {softmax_width!r}")
     foreign = next((name for name in files if Path(name).name != name), None)
     if foreign is not None:
         raise ValueError(f"{path}: expected names of files in this folder, found {foreign!r}")
@@ -192,7 +198,7 @@ def read_config(folder: Path) -> CheckpointConfig:
         seals = {name: build(FileSeal, seal, f"files.{name}") for name, seal in files.items()}
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    return CheckpointConfig(table["precision"], model, seals)
+    return CheckpointConfig(table["precision"], model, seals, softmax_width)
 
 
 def config_digest(table: Mapping[str, Any]) -> str:

@@ -11,7 +11,9 @@ from elmokit.cli.options import Threads, use_threads
 from elmokit.cli.training import (
     CheckpointMinutes,
     Epochs,
+    Evaluations,
     HeldOut,
+    HeldOutSentences,
     Hours,
     OnBadLine,
     Out,
@@ -46,6 +48,8 @@ def finetune(
     epochs: Epochs = None,
     hours: Hours = None,
     held_out: HeldOut = 0.02,
+    held_out_sentences: HeldOutSentences = 2000,
+    evaluations: Evaluations = 20,
     sentences: Sentences = "auto",
     on_bad_line: OnBadLine = "refuse",
     workers: Workers = 1,
@@ -93,6 +97,11 @@ def finetune(
                     f"{model} predicts no words (it has no softmax head), so it cannot be trained further"
                 )
             chosen = load_recipe(recipe, settings or [])
+            if chosen.train.softmax_width not in (0, start.head.softmax_width):
+                raise ValueError(
+                    f"train.softmax_width: expected the model's own, {start.head.softmax_width}, or 0, "
+                    f"found {chosen.train.softmax_width}: finetuning keeps the model's softmax"
+                )
             corpus = prepare_text(
                 texts, out, start.tokeniser, chosen.train.seed, held_out, sentences, on_bad_line, workers, ranks
             )
@@ -103,7 +112,14 @@ def finetune(
                 start.save(out / START)
             ranks.sum(0.0)  # the others wait for the first
             budget = make_budget(corpus, tokens, epochs, hours, default=1)
-            config = RunConfig(chosen, budget, tuple(texts), checkpoint_seconds=60 * checkpoint_minutes)
+            config = RunConfig(
+                chosen,
+                budget,
+                tuple(texts),
+                evaluations=evaluations,
+                held_out_sentences=held_out_sentences,
+                checkpoint_seconds=60 * checkpoint_minutes,
+            )
             run = Run.create(out, config, ranks)
         try:
             show_plan(run, run.estimate())

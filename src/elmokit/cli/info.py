@@ -58,7 +58,7 @@ def _model_facts(source: str) -> dict[str, str | int]:
         "parameters": sum(p.numel() for p in checkpoint.bilm.parameters()),
         "tokeniser": f"{checkpoint.tokeniser.name}, normalisation {checkpoint.tokeniser.normalise}",
         "ids a token": mapper.width,
-        "predicts": f"{len(checkpoint.vocabulary):,} words"
+        "predicts": f"{len(checkpoint.vocabulary):,} words by a softmax {checkpoint.head.softmax_width} wide"
         if checkpoint.head and checkpoint.vocabulary
         else "nothing",
         "digest": checkpoint.digest,

@@ -11,7 +11,9 @@ from elmokit.cli.options import Threads, use_threads
 from elmokit.cli.training import (
     CheckpointMinutes,
     Epochs,
+    Evaluations,
     HeldOut,
+    HeldOutSentences,
     Hours,
     OnBadLine,
     Out,
@@ -46,6 +48,8 @@ def pretrain(
     epochs: Epochs = None,
     hours: Hours = None,
     held_out: HeldOut = 0.005,
+    held_out_sentences: HeldOutSentences = 2000,
+    evaluations: Evaluations = 20,
     sentences: Sentences = "auto",
     on_bad_line: OnBadLine = "refuse",
     workers: Workers = 1,
@@ -56,7 +60,7 @@ def pretrain(
     """Train a bidirectional language model on your own text.
 
     It tokenises the text once, builds the vocabulary, prints the plan and trains. Ctrl-C saves and says how to
-    go on. Held-out perplexity is measured with the full softmax, twenty times on the way.
+    go on. Held-out perplexity is measured with the full softmax, --evaluations times on the way.
 
     Examples:
 
@@ -97,7 +101,14 @@ def pretrain(
                 with_head(start, corpus, chosen.train).save(out / START)
             ranks.sum(0.0)  # the others wait for the first
             budget = make_budget(corpus, tokens, epochs, hours, default=10)
-            config = RunConfig(chosen, budget, tuple(texts), checkpoint_seconds=60 * checkpoint_minutes)
+            config = RunConfig(
+                chosen,
+                budget,
+                tuple(texts),
+                evaluations=evaluations,
+                held_out_sentences=held_out_sentences,
+                checkpoint_seconds=60 * checkpoint_minutes,
+            )
             run = Run.create(out, config, ranks)
         try:
             seconds = run.estimate()  # by all ranks: it takes steps

@@ -25,6 +25,10 @@ Tokens = Annotated[int | None, typer.Option(min=1, help="Train on so many tokens
 Epochs = Annotated[float | None, typer.Option(min=0, help="Train so many times over the text.")]
 Hours = Annotated[float | None, typer.Option(min=0, help="Train for so long.")]
 HeldOut = Annotated[float, typer.Option(min=0, max=0.5, help="Share of the lines to measure on.")]
+HeldOutSentences = Annotated[
+    int, typer.Option(min=1, help="Held-out sentences that one measurement reads, at most.")
+]
+Evaluations = Annotated[int, typer.Option(min=1, help="Measure held-out perplexity so many times on the way.")]
 Sentences = Annotated[
     Literal["auto", "lines", "split"], typer.Option(help="A line is a sentence, or is split into sentences.")
 ]
@@ -96,13 +100,14 @@ def show_plan(run: Run, seconds: float) -> None:
     from rich.table import Table
 
     model, recipe, budget, corpus = run.trainer.model, run.config.recipe, run.config.budget, run.corpus
-    vocabulary = len(model.vocabulary or ())
+    vocabulary, head = len(model.vocabulary or ()), run.trainer.head
     table = Table(show_header=False, box=None, title="The plan", title_justify="left")
     for name, value in {
         "text": f"{corpus.tokens:,} tokens in {corpus.sentences:,} sentences, {len(corpus.types):,} different",
         "held out": f"{run.held_out.sentences:,} sentences" if run.held_out else "nothing",
         "predicts": f"{vocabulary:,} words, "
-        + ("all computed" if run.trainer.sampler is None else "sampled softmax"),
+        + ("all computed" if run.trainer.sampler is None else "sampled softmax")
+        + ("" if head.projection_weight is None else f", {head.softmax_width} wide"),
         "model": f"{sum(p.numel() for p in model.bilm.parameters()):,} parameters, "
         f"LSTM {recipe.model.lstm.cells} -> {recipe.model.lstm.width} a direction",
         "step": f"{recipe.train.rows} rows x {recipe.train.steps} tokens on {run.ranks.world} process(es)",

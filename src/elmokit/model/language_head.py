@@ -10,7 +10,10 @@ It is trained in one of two ways, each a SUM of negative log likelihoods over th
     rows = head.rows(targets, negatives.ids)
     rows.sampled_loss(h, targets, negatives, sampler).backward()  # -> rows.weight.grad, rows.bias.grad, and h's
 
-Shapes: N positions, P width, V words, S negatives, U rows in play, C columns of a loss.
+The softmax is as wide as h, or of a width of its own: then one linear map, shared by both directions and trained
+densely, stands before it. Everything here takes h as the LSTM gives it, and maps it where there is a map.
+
+Shapes: N positions, P width of h, D of the softmax, V words, S negatives, U rows in play, C columns of a loss.
 """
 
 from __future__ import annotations
@@ -30,21 +33,33 @@ LOGITS, POSITIONS = 1 << 21, 32
 
 
 class LanguageHead(nn.Module):
-    def __init__(self, vocabulary: int, width: int) -> None:
+    projection_weight: nn.Parameter | None  # [D, P]; none where D = P
+
+    def __init__(self, vocabulary: int, width: int, softmax_width: int = 0) -> None:
+        """softmax_width: 0, as wide as h."""
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(vocabulary, width))
+        softmax_width = softmax_width or width
+        self.weight = nn.Parameter(torch.empty(vocabulary, softmax_width))
         self.bias = nn.Parameter(torch.zeros(vocabulary))
-        nn.init.normal_(self.weight, std=width**-0.5)
+        nn.init.normal_(self.weight, std=softmax_width**-0.5)
+        self.register_parameter("projection_weight", None)
+        if softmax_width != width:
+            self.projection_weight = nn.Parameter(torch.empty(softmax_width, width))
+            nn.init.normal_(self.projection_weight, std=width**-0.5)
+
+    @property
+    def softmax_width(self) -> int:
+        return self.weight.shape[1]
 
     def forward(self, h: Tensor) -> Tensor:  # [..., P] -> log probabilities [..., V]
-        return F.log_softmax(F.linear(h, self.weight, self.bias), dim=-1)
+        return F.log_softmax(F.linear(_projected(h, self.projection_weight), self.weight, self.bias), dim=-1)
 
     def full_loss(self, h: Tensor, targets: Tensor) -> Tensor:
         """h [..., P], targets [...] (-1: nothing is predicted there) -> the sum of -log p(target)."""
         h, targets = _predicted(h, targets)
         if targets.numel() and int(targets.max()) >= len(self.bias):
             raise ValueError(f"expected targets below {len(self.bias)}, found {int(targets.max())}")
-        return _negative_log_likelihood(h, self.weight, self.bias, targets)
+        return _negative_log_likelihood(_projected(h, self.projection_weight), self.weight, self.bias, targets)
 
     def rows(self, *ids: Tensor) -> SoftmaxRows:
         """The rows of all these words: each once, sorted; -1 is no word.
@@ -59,16 +74,21 @@ class LanguageHead(nn.Module):
             distinct,
             self.weight.detach().index_select(0, distinct).requires_grad_(),
             self.bias.detach().index_select(0, distinct).requires_grad_(),
+            self.projection_weight,
         )
 
 
 class SoftmaxRows:
-    """Copies of some rows of the softmax: leaves that collect the gradients of any number of losses."""
+    """Copies of some rows of the softmax: leaves that collect the gradients of any number of losses.
 
-    def __init__(self, ids: Tensor, weight: Tensor, bias: Tensor) -> None:
+    The map before the softmax is the head's own, not a copy: every position uses the whole of it.
+    """
+
+    def __init__(self, ids: Tensor, weight: Tensor, bias: Tensor, projection_weight: Tensor | None) -> None:
         self.ids = ids  # [U], distinct, sorted
-        self.weight = weight  # [U, P]
+        self.weight = weight  # [U, D]
         self.bias = bias  # [U]
+        self.projection_weight = projection_weight  # [D, P], if there is a map
 
     def sampled_loss(self, h: Tensor, targets: Tensor, negatives: Negatives, sampler: LogUniformSampler) -> Tensor:
         """h [..., P], targets [...] (-1: nothing is predicted there) -> the sum of -log p(target), where p is the
@@ -85,7 +105,7 @@ class SoftmaxRows:
         rows = self._places(words)
         correction = sampler.expected_count(words, negatives.tries).log().to(self.bias.dtype)
         return _negative_log_likelihood(
-            h,
+            _projected(h, self.projection_weight),
             self.weight.index_select(0, rows),
             self.bias.index_select(0, rows) - correction,
             torch.searchsorted(words, targets),
@@ -115,10 +135,14 @@ def _predicted(h: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     return (h, targets) if len(kept) == len(targets) else (h[kept], targets[kept])
 
 
+def _projected(h: Tensor, projection_weight: Tensor | None) -> Tensor:  # [..., P] -> [..., D]
+    return h if projection_weight is None else F.linear(h, projection_weight)
+
+
 def _negative_log_likelihood(
     h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, shared: Tensor | None = None
 ) -> Tensor:
-    """h [N, P], weight [C, P], bias [C], targets [N] in 0..C-1 -> the sum of -log softmax(h W' + b)[target].
+    """h [N, D], weight [C, D], bias [C], targets [N] in 0..C-1 -> the sum of -log softmax(h W' + b)[target].
 
     With shared [C], the columns where it is false are seen by the positions that they are the target of, alone.
     """
@@ -156,7 +180,7 @@ def _loss_and_gradients(
     size = min(len(h), max(POSITIONS, LOGITS // max(1, len(bias))))
     buffer = h.new_empty(size, len(bias))  # one for all chunks: fresh memory costs more than the softmax in it
     for start in range(0, len(h), max(1, size)):
-        x, target = h[start : start + size], targets[start : start + size].unsqueeze(1)  # [n, P], [n, 1]
+        x, target = h[start : start + size], targets[start : start + size].unsqueeze(1)  # [n, D], [n, 1]
         own = ((x * weight[target[:, 0]]).sum(dim=1) + bias[target[:, 0]]).unsqueeze(1)  # [n, 1]
         logits = torch.addmm(seen_bias, x, weight.T, out=buffer[: len(x)]).scatter_(1, target, own)  # [n, C]
         highest = logits.amax(dim=1, keepdim=True)

@@ -30,7 +30,7 @@ def with_head(model: Checkpoint, corpus: PreparedCorpus, config: TrainConfig) ->
     vocabulary = Vocabulary.from_counts(counts, size=config.vocabulary, min_count=config.min_count)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed + 1)
-        head = LanguageHead(len(vocabulary), model.bilm.config.lstm.width)
+        head = LanguageHead(len(vocabulary), model.bilm.config.lstm.width, config.softmax_width)
     return dataclasses.replace(model, vocabulary=vocabulary, head=head)
 
 
@@ -46,11 +46,13 @@ def extend_vocabulary(model: Checkpoint, counts: Mapping[str, int], *, most: int
     new = [word for word, count in counts.items() if count >= min_count and word not in known]
     new = sorted(new, key=lambda word: (-counts[word], word))[:most]
     vocabulary = Vocabulary([*known, *new])
-    head = LanguageHead(len(vocabulary), model.bilm.config.lstm.width)
+    head = LanguageHead(len(vocabulary), model.bilm.config.lstm.width, model.head.softmax_width)
     unknown = known.id(UNKNOWN)
     with torch.no_grad():
         for ours, theirs in ((head.weight, model.head.weight), (head.bias, model.head.bias)):
             ours.copy_(torch.cat([theirs, theirs[unknown].expand(len(new), *theirs.shape[1:])]))
+        if head.projection_weight is not None and model.head.projection_weight is not None:
+            head.projection_weight.copy_(model.head.projection_weight)
     return dataclasses.replace(model, vocabulary=vocabulary, head=head)
 
 

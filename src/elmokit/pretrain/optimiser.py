@@ -140,13 +140,17 @@ class Update(NamedTuple):
 
 
 class Optimiser:
-    """The given parameters and the softmax: its touched rows if it is sampled, else as dense parameters too."""
+    """The given parameters and the softmax: its touched rows if it is sampled, else as dense parameters too.
+
+    The map before the softmax, where there is one, is dense either way: every step touches all of it.
+    """
 
     def __init__(
         self, dense: Iterable[nn.Parameter], head: LanguageHead, config: OptimiserConfig, *, sampled: bool
     ) -> None:
         self.config = config
-        self.dense = [*dense] if sampled else [*dense, *head.parameters()]
+        softmax = (p for name, p in head.named_parameters() if not sampled or name == "projection_weight")
+        self.dense = [*dense, *softmax]
         self.rows = RowOptimiser(head.weight, head.bias, config) if sampled else None
         self._torch = _dense_optimiser(self.dense, config)
 

@@ -69,6 +69,11 @@ class RunConfig:
     held_out_sentences: int = 2000  # of the held-out text, at most, for one measurement
     checkpoint_seconds: float = 300.0
 
+    def __post_init__(self) -> None:
+        for name in ("report_steps", "evaluations", "held_out_sentences"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected 1 or more, found {getattr(self, name)}")
+
 
 class Report(NamedTuple):
     """How it goes, at some step."""
@@ -197,7 +202,7 @@ class Run:
         self.trainer.close()
 
     def _next_evaluation(self) -> float:
-        share = 1 / max(1, self.config.evaluations)
+        share = 1 / self.config.evaluations
         return (int(self.progress / share + 1e-9) + 1) * share
 
     def _report(self, result: StepResult, pace: float, metrics: Metrics, report: Callable[[Report], None]) -> None:
