@@ -7,7 +7,9 @@ BIN := .venv/bin
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
-.venv/installed: pyproject.toml constraints.txt
+NATIVE := $(wildcard src/elmokit/model/kernels/native/*)
+
+.venv/installed: pyproject.toml setup.py constraints.txt $(NATIVE)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@

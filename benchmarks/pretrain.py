@@ -52,7 +52,7 @@ from elmokit.text.corpus import expand_sources
 from elmokit.text.tokens import TokeniserConfig
 from elmokit.text.vocabulary import SPECIALS, Vocabulary
 
-OURS, TORCH = "elmokit", "nn.LSTM, unclipped"
+OURS, TORCH, LOOP = "elmokit", "nn.LSTM, unclipped", "autograd loop"
 # Okabe and Ito's colours, told apart by every kind of colour vision; markers for those who print in grey.
 COLOURS, MARKERS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"), "os^Dv"
 
@@ -76,6 +76,25 @@ class TorchLSTM(nn.Module):
     def forward(self, x: Tensor, mask: Tensor, state: LSTMState, begins: None) -> tuple[Tensor, LSTMState]:
         h, (hidden, cell) = self.lstm(x, (state.hidden.unsqueeze(0), state.cell.unsqueeze(0)))
         return h, LSTMState(hidden[0], cell[0])
+
+
+class LoopLSTM(nn.Module):
+    """The definition, a loop over time that autograd follows, whatever faster path there is."""
+
+    def __init__(self, ours: ProjectedLSTM) -> None:
+        super().__init__()
+        self.lstm = ours
+
+    def forward(
+        self, x: Tensor, mask: Tensor, state: LSTMState, begins: Tensor | None
+    ) -> tuple[Tensor, LSTMState]:
+        return self.lstm(x, mask, state, begins)
+
+
+def with_loops(bilm: BiLM) -> BiLM:
+    bilm.forward_lstms = nn.ModuleList(LoopLSTM(lstm) for lstm in bilm.forward_lstms)
+    bilm.backward_lstms = nn.ModuleList(LoopLSTM(lstm) for lstm in bilm.backward_lstms)
+    return bilm
 
 
 def with_torch_lstms(bilm: BiLM) -> BiLM:
@@ -159,7 +178,7 @@ def speed(arguments: argparse.Namespace) -> None:
             model = Checkpoint(change(bilm), recipe.mapper, recipe.tokeniser, Vocabulary(words), head)
             return stack.enter_context(closing(Trainer(model, corpus, train, recipe.optimiser)))
 
-        trainers = {OURS: trainer(lambda bilm: bilm), TORCH: trainer(with_torch_lstms)}
+        trainers = {OURS: trainer(lambda bilm: bilm), TORCH: trainer(with_torch_lstms), LOOP: trainer(with_loops)}
         # The windows that both are going to see, to count what is in them.
         windows = WindowStream(corpus, rows=train.rows, steps=train.steps, seed=train.seed)
         next(windows)

@@ -74,7 +74,7 @@ def test_embed_standard_input_and_the_model_from_the_environment(model_folder, t
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_polite_stop_loses_nothing_and_says_how_to_go_on(tmp_path, model_folder, number):
-    (tmp_path / "text.txt").write_text("".join(f"sentence number {i} of many\n" for i in range(4000)))
+    (tmp_path / "text.txt").write_text("".join(f"sentence number {i} of many\n" for i in range(30_000)))
     command = [
         sys.executable,
         "-c",
@@ -94,7 +94,7 @@ def test_a_polite_stop_loses_nothing_and_says_how_to_go_on(tmp_path, model_folde
     assert process.returncode == 130
     assert "run the same command to go on" in message
     done = json.loads((tmp_path / "out.h5.partial" / "journal.json").read_text())["sentences"]
-    assert 0 < done < 4000
+    assert 0 < done < 30_000
 
 
 def test_convert_there_and_back(elmo_command, model_folder, published_pair):

@@ -88,7 +88,9 @@ def test_stream_takes_any_iterable_and_reads_no_further_than_a_window():
     assert taken <= ELMO.window_tokens // 5 + 1
 
 
-def test_memory_does_not_grow_with_the_corpus():
+def test_memory_does_not_grow_with_the_corpus(monkeypatch):
+    monkeypatch.setattr(ELMO.token_layer, "room", 0)  # as little as it can be: 1,024 words are kept
+
     def consume(count):
         tracemalloc.start()
         for _ in ELMO.stream(f"sentence number {i}" for i in range(count)):
@@ -97,8 +99,9 @@ def test_memory_does_not_grow_with_the_corpus():
         tracemalloc.stop()
         return peak
 
-    consume(500)
-    assert consume(4000) < 1.5 * consume(500)
+    consume(2000)
+    assert consume(8000) < 1.5 * consume(2000)
+    assert len(ELMO.token_layer) < 1024
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from conftest import small_config
+from elmokit.checkpoint import Checkpoint
 from elmokit.formats.bilm_hdf5 import write_bilm
 from elmokit.pretrain.adapt import fresh_model
 from elmokit.pretrain.optimiser import OptimiserConfig
@@ -65,6 +66,8 @@ def expected_losses(trainer, corpus, windows, folder, negatives=None):
     write_bilm(trainer.model, folder / "o.json", folder / "w.hdf5")
     reference = ReferenceBiLM(folder / "o.json", folder / "w.hdf5")
     weight, bias = (p.detach().numpy().astype(np.float64) for p in (trainer.head.weight, trainer.head.bias))
+    if trainer.head.projection_weight is not None:  # by h of the LSTM's width: W (M h) = (W M) h
+        weight = weight @ trainer.head.projection_weight.detach().numpy().astype(np.float64)
     vocabulary = trainer.model.vocabulary
     names = ["<S>", "</S>", *corpus.types]
     size = len(vocabulary)
@@ -104,11 +107,13 @@ def expected_losses(trainer, corpus, windows, folder, negatives=None):
     return losses
 
 
+@pytest.mark.parametrize("softmax_width", [0, 5])
 @pytest.mark.parametrize("sampled", [False, True])
-def test_the_loss_is_that_of_an_independent_computation(corpus, tmp_path, sampled):
+def test_the_loss_is_that_of_an_independent_computation(corpus, tmp_path, sampled, softmax_width):
     """Three windows, the state carried; a learning rate of nothing keeps the weights as they are."""
     still = dataclasses.replace(OptimiserConfig(), learning_rate=1e-30, weight_decay=0.0)
     options = {"full_softmax": 1, "negatives": 6} if sampled else {}
+    options["softmax_width"] = softmax_width
     trainer = make_trainer(corpus, optimiser=still, **options)
     with torch.no_grad():
         torch.nn.init.normal_(trainer.head.bias, generator=torch.Generator().manual_seed(1))
@@ -132,7 +137,16 @@ def weights(trainer):
     return {name: tensor.clone() for name, tensor in trainer.state_dict().items()}
 
 
-@pytest.mark.parametrize("options", [{}, {"full_softmax": 1, "negatives": 6}, {"state": "reset"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"full_softmax": 1, "negatives": 6},
+        {"state": "reset"},
+        {"softmax_width": 5},
+        {"softmax_width": 12, "full_softmax": 1, "negatives": 6},
+    ],
+)
 @pytest.mark.parametrize("stop", [0, 1, 7])
 def test_stopped_and_taken_up_again_is_bit_for_bit_the_same(corpus, options, stop):
     whole = make_trainer(corpus, dropout=0.2, **options)
@@ -154,6 +168,48 @@ def test_stopped_and_taken_up_again_is_bit_for_bit_the_same(corpus, options, sto
         trainer.close()
 
 
+@pytest.mark.parametrize(("kind", "rate"), [("adamw", 0.02), ("adagrad", 0.5)])
+@pytest.mark.parametrize("options", [{}, {"full_softmax": 1, "negatives": 6}])
+def test_the_map_before_the_softmax_is_trained_clipped_and_saved(corpus, tmp_path, options, kind, rate):
+    optimiser = OptimiserConfig(kind=kind, learning_rate=rate, clip_norm=0.3, warmup=0.0, schedule="constant")
+    trainer = make_trainer(corpus, softmax_width=5, optimiser=optimiser, **options)
+    head, bound = trainer.head, []
+    text = [line.split() for line in made_up_text(40).splitlines()]
+    untrained = perplexity(trainer.model, text)
+    assert head.projection_weight.shape == (5, 8)
+    assert any(parameter is head.projection_weight for parameter in trainer.optimiser.dense)
+    head.projection_weight.register_post_accumulate_grad_hook(lambda p: bound.append(p.grad))
+    before = head.projection_weight.detach().clone()
+    results = [trainer.train_step(0.5) for _ in range(60)]
+    assert results[0].norm > 0.3
+    assert bound[0].norm() <= 0.3  # scaled in place with all the others
+    assert (head.projection_weight != before).all()
+    trainer.close()
+    after = perplexity(trainer.model, text)
+    assert after.mean < 0.9 * untrained.mean
+
+    trainer.model.save(tmp_path / "model")
+    again = Checkpoint.load(tmp_path / "model")
+    for name, tensor in head.state_dict().items():
+        assert torch.equal(again.head.state_dict()[name], tensor), name
+    assert perplexity(again, text) == after
+
+
+def test_the_gradient_that_is_clipped_counts_the_map(corpus):
+    """The norm that a step reports is that of all gradients, the map's among them."""
+    trainer = make_trainer(corpus, softmax_width=5, full_softmax=1, negatives=6)
+    squares = []
+    for parameter in trainer.optimiser.dense:
+        parameter.register_post_accumulate_grad_hook(lambda p: squares.append(p.grad.double().square().sum()))
+    made = trainer.head.rows
+    kept = []
+    trainer.head.rows = lambda *ids: kept.append(made(*ids)) or kept[-1]
+    norm = trainer.train_step(0.5).norm  # far below clip_norm: the rows' gradients are as they were
+    squares += [tensor.grad.double().square().sum() for tensor in (kept[0].weight, kept[0].bias)]
+    assert norm == pytest.approx(float(sum(squares)) ** 0.5, rel=1e-5)
+    trainer.close()
+
+
 def test_reset_makes_sentences_independent_of_what_came_before(corpus):
     trainer = make_trainer(corpus, state="reset")
     window = next(trainer.windows)
@@ -168,13 +224,14 @@ def test_reset_makes_sentences_independent_of_what_came_before(corpus):
 def test_dropout_is_drawn_anew_every_step_and_scaled(corpus):
     trainer = make_trainer(corpus, dropout=0.5)
     x = torch.ones(4, 5, 8)
-    apply = trainer._dropout()
-    first, second = apply(x), apply(x)
+    places = [(direction, layer) for direction in (0, 1) for layer in (0, 1, 2)]
+    first, second = trainer._dropout(x, 0, 0), trainer._dropout(x, 0, 1)
+    assert len({trainer._dropout(x, *place).numpy().tobytes() for place in places}) == len(places)
     assert set(first.unique().tolist()) == {0.0, 2.0}
     assert not torch.equal(first, second)
-    assert torch.equal(trainer._dropout()(x), first)  # the same step draws the same
+    assert torch.equal(trainer._dropout(x, 0, 0), first)  # the same step draws the same
     trainer.step += 1
-    assert not torch.equal(trainer._dropout()(x), first)
+    assert not torch.equal(trainer._dropout(x, 0, 0), first)
     trainer.close()
 
 
@@ -221,7 +278,7 @@ def test_a_model_without_a_head_is_refused(corpus):
         make_trainer(corpus, model=dataclasses.replace(trainer.model, head=None))
 
 
-@pytest.mark.parametrize("wrong", [{"rows": 0}, {"dropout": 1.0}, {"steps": -1}])
+@pytest.mark.parametrize("wrong", [{"rows": 0}, {"dropout": 1.0}, {"steps": -1}, {"softmax_width": -1}])
 def test_impossible_settings_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         TrainConfig(**wrong)

@@ -42,6 +42,10 @@ def embed(
     ] = "zero",
     warm_text: Annotated[Path | None, typer.Option(help="Text to read first, one sentence a line.")] = None,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens in a batch: the memory budget.")] = 2048,
+    weights: Annotated[
+        Literal["float32", "float16", "int8"],
+        typer.Option(help="How weights are kept: smaller is faster for short texts and large models, not exact."),
+    ] = "float32",
     threads: Threads = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")] = False,
@@ -70,7 +74,13 @@ def embed(
         with LineReader(warm_text) as reader:
             warm = [line.text for line in reader]
     elmo = Elmo.from_pretrained(
-        model, state=state, warm_text=warm, tokeniser=tokeniser, device=device, batch_tokens=batch_tokens
+        model,
+        state=state,
+        warm_text=warm,
+        tokeniser=tokeniser,
+        device=device,
+        batch_tokens=batch_tokens,
+        weights=weights,
     )
     job = EmbedJob(
         elmo,

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from elmokit.checkpoint import Checkpoint, Precision
+from elmokit.embed.token_layer import TokenLayer
 from elmokit.formats import open_checkpoint
 from elmokit.model.bilm import BiLM
 from elmokit.model.elmo import ElmoLayer
+from elmokit.model.kernels.layers import KINDS, Kept
 from elmokit.model.scalar_mix import ScalarMix
 from elmokit.model.state import CarryState, StateName, StatePolicy, WarmState, ZeroState
 from elmokit.pretrain.recipe import load_recipe
@@ -40,6 +42,8 @@ class Elmo:
                   (the original's behaviour); "warm", the `warm_text`, read once.
     tokeniser     a tokeniser's name, instead of the model's own.
     batch_tokens  padded tokens in one batch: the budget that bounds memory.
+    weights       how the LSTMs' weights are kept in memory: "float32"; "float16" or "int8" to read fewer bytes,
+                  which is faster for a few sentences at a time and not exact (docs/performance.md).
     """
 
     def __init__(
@@ -51,16 +55,21 @@ class Elmo:
         tokeniser: str | TokeniserConfig | None = None,
         device: str | torch.device = "cpu",
         batch_tokens: int = BATCH_TOKENS,
+        weights: Kept = "float32",
     ) -> None:
         if batch_tokens < 1:
             raise ValueError(f"batch_tokens: expected 1 or more, found {batch_tokens}")
         if isinstance(tokeniser, str):
             tokeniser = TokeniserConfig(tokeniser, checkpoint.tokeniser.normalise)
+        if weights not in KINDS:
+            raise ValueError(f"weights: expected {', '.join(KINDS)}, found {weights!r}")
         self.checkpoint = checkpoint
         self.bilm = _moved(checkpoint.bilm, device).eval()
+        self.bilm.kept = weights
         self.mapper = checkpoint.mapper
         self.tokeniser = make_tokeniser(tokeniser or checkpoint.tokeniser)
         self.batch_tokens = batch_tokens
+        self.token_layer = TokenLayer(self.bilm, self.mapper)
         self.state_name = state
         self.state = self._state_policy(state, warm_text)
 
@@ -214,9 +223,7 @@ class Elmo:
     def _run(
         self, sentences: list[list[str]], layers: Layers, pooling: Pooling | None, boundaries: bool
     ) -> list[Tensor]:
-        ids = torch.from_numpy(pad(self.mapper, sentences, boundaries=True))
-        device = next(self.bilm.parameters()).device
-        output = self.bilm(ids.to(device), self.state.before(len(sentences)))
+        output = self.bilm.contextualise(*self.token_layer(sentences), self.state.before(len(sentences)))
         self.state.after(output.state)
         mixed = _combine(output.layers, layers).cpu()  # [layers, B, T, D] or [B, T, D]
         vectors = []
@@ -237,9 +244,8 @@ class Elmo:
             carry = CarryState(self.bilm)
             with torch.inference_mode():
                 for sentence in self._tokenise_all(warm_text):
-                    ids = torch.from_numpy(pad(self.mapper, [sentence], boundaries=True))
-                    device = next(self.bilm.parameters()).device
-                    carry.after(self.bilm(ids.to(device), carry.before(1)).state)
+                    output = self.bilm.contextualise(*self.token_layer([sentence]), carry.before(1))
+                    carry.after(output.state)
             if carry.state is None:
                 raise ValueError("warm_text: expected at least one sentence, found none")
             return WarmState(carry.state)

@@ -5,14 +5,18 @@ Shapes: B batch, T tokens, W ids a token, L LSTM layers, P width of a direction,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from elmokit.model.char_encoder import CharEncoder, CharEncoderConfig
+from elmokit.model.kernels.layers import Kept
+from elmokit.model.kernels.library import usable
+from elmokit.model.kernels.recurrent import layer as layer_of_both
+from elmokit.model.kernels.recurrent import stack
 from elmokit.model.lstm import LSTMConfig, LSTMState, ProjectedLSTM
 from elmokit.model.rows import whole_rows
 from elmokit.model.word_encoder import WordEncoder, WordEncoderConfig
@@ -54,6 +58,7 @@ class BiLM(nn.Module):
     def __init__(self, config: BiLMConfig) -> None:
         super().__init__()
         self.config = config
+        self.kept: Kept = "float32"  # how the native library keeps the LSTMs' weights, for reading
         width = config.lstm.width
         self.encoder: CharEncoder | WordEncoder = (
             CharEncoder(config.encoder, width)
@@ -75,16 +80,25 @@ class BiLM(nn.Module):
         state = state if state is not None else self.zero_state(x.shape[0])
         if state.hidden.shape[2] != x.shape[0]:
             raise ValueError(f"expected a state of {x.shape[0]} rows, found {state.hidden.shape[2]}")
-        rows = len(x)
-        x, mask = whole_rows(x * mask.unsqueeze(-1)), whole_rows(mask)
-        state = BiLMState(whole_rows(state.hidden, dim=2), whole_rows(state.cell, dim=2))
         lengths = mask.sum(dim=1)
-        forward, forward_state = self.run(0, x, mask, state)
-        backward, backward_state = self.run(1, reverse(x, lengths), mask, state)
-        layers = [torch.cat([x, x], dim=-1)]
-        layers += [torch.cat([left, reverse(right, lengths)], dim=-1) for left, right in zip(forward, backward)]
-        after = stack_states([forward_state, backward_state])
-        return BiLMOutput(torch.stack(layers)[:, :rows], mask[:rows], after.rows(0, rows))
+        x = x * mask.unsqueeze(-1)
+        weights = [
+            parameter for lstm in (*self.forward_lstms, *self.backward_lstms) for parameter in lstm.parameters()
+        ]
+        wanted = torch.is_grad_enabled() and any(part.requires_grad for part in (x, *state, *weights))
+        if usable(x, *state, *weights) and not wanted:
+            layers, *after = stack(self._lstms(), x, lengths, *state, kept=self.kept)
+            return BiLMOutput(layers, mask, BiLMState(*after))
+        rows = len(x)
+        x, mask, lengths = whole_rows(x), whole_rows(mask), whole_rows(lengths)
+        state = BiLMState(whole_rows(state.hidden, dim=2), whole_rows(state.cell, dim=2))
+        (forward, backward), after_all = self.run((x, reverse(x, lengths)), mask, state)
+        both = [torch.cat([x, x], dim=-1)]
+        both += [torch.cat([left, reverse(right, lengths)], dim=-1) for left, right in zip(forward, backward)]
+        return BiLMOutput(torch.stack(both)[:, :rows], mask[:rows], after_all.rows(0, rows))
+
+    def _lstms(self) -> list[list[ProjectedLSTM]]:  # [2][L]
+        return [cast("list[ProjectedLSTM]", list(lstms)) for lstms in (self.forward_lstms, self.backward_lstms)]
 
     def zero_state(self, rows: int) -> BiLMState:
         lstm = self.config.lstm
@@ -95,27 +109,47 @@ class BiLM(nn.Module):
 
     def run(
         self,
-        direction: int,
-        x: Tensor,
+        xs: Sequence[Tensor],
         mask: Tensor,
         state: BiLMState,
         *,
         begins: Tensor | None = None,
-        dropout: Callable[[Tensor], Tensor] = lambda x: x,
-    ) -> tuple[list[Tensor], list[LSTMState]]:
-        """One direction (0 forward, 1 backward) over x [B, T, P] as that direction reads it: every layer.
+        dropout: Callable[[Tensor, int, int], Tensor] = lambda x, direction, layer: x,
+    ) -> tuple[list[list[Tensor]], BiLMState]:
+        """Both directions over x [B, T, P], each as it reads it: every layer of each, and the state after.
 
         `dropout` is applied to what goes into each layer; `begins` as in ProjectedLSTM.
         """
-        outputs, states = [], []
-        for layer, lstm in enumerate((self.forward_lstms, self.backward_lstms)[direction]):
-            before = LSTMState(state.hidden[direction, layer], state.cell[direction, layer])
-            h, after = lstm(dropout(x), mask, before, begins)  # [B, T, P]
+        outputs: list[list[Tensor]] = [[], []]
+        states: list[list[LSTMState]] = [[], []]
+        for layer, lstms in enumerate(zip(*self._lstms())):
+            inputs = [dropout(x, direction, layer) for direction, x in enumerate(xs)]
+            before = [
+                LSTMState(state.hidden[direction, layer], state.cell[direction, layer]) for direction in (0, 1)
+            ]
+            results = run_layer(lstms, inputs, mask, before, begins)
             # The skip connection is added to what goes on, not to what the LSTM remembers.
-            x = h + x if self.config.lstm.skip and layer > 0 else h
-            outputs.append(x)
-            states.append(after)
-        return outputs, states
+            skips = self.config.lstm.skip and layer > 0
+            xs = [h + x if skips else h for (h, _), x in zip(results, xs)]
+            for direction, (_, after) in enumerate(results):
+                outputs[direction].append(xs[direction])
+                states[direction].append(after)
+        return outputs, stack_states(states)
+
+
+def run_layer(
+    lstms: Sequence[ProjectedLSTM],
+    xs: Sequence[Tensor],
+    mask: Tensor,
+    states: Sequence[LSTMState],
+    begins: Tensor | None,
+) -> list[tuple[Tensor, LSTMState]]:
+    """One layer of both directions: both at once by the native library, or one after the other."""
+    plain = all(isinstance(lstm, ProjectedLSTM) for lstm in lstms)
+    weights = [parameter for lstm in lstms for parameter in lstm.parameters()]
+    if plain and usable(*xs, *(part for state in states for part in state), *weights):
+        return layer_of_both(lstms, xs, mask.sum(dim=1), states, begins)
+    return [lstm(x, mask, state, begins) for lstm, x, state in zip(lstms, xs, states)]
 
 
 def token_mask(ids: Tensor) -> Tensor:

@@ -6,17 +6,24 @@ Shapes: N tokens, C characters, E character embedding, F filters in all, P width
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from elmokit.model.rows import row_chunks
+from elmokit.model.kernels import convolution, linear
+from elmokit.model.kernels.library import usable
+from elmokit.model.rows import row_chunks, whole_rows
 from elmokit.text.characters import BYTE_CHARACTERS
 
 # Tokens convolved at one time: bounds memory (the widest published filter bank takes 200 kB a token).
 ROWS_AT_ONCE = 512
+# With tables (kernels/convolution.py) a token takes its features and little more.
+FAST_ROWS_AT_ONCE = 4096
 # Words are cut to a multiple of so many characters: few sizes, for the reason that row_chunks gives.
 LENGTHS = 8
 
@@ -60,11 +67,13 @@ class Highway(nn.Module):
         super().__init__()
         self.transform = nn.Linear(width, width)
         self.carry = nn.Linear(width, width)
-        for linear, bias in ((self.transform, 0.0), (self.carry, -2.0)):  # -2: at first, mostly carry x on
-            nn.init.normal_(linear.weight, std=width**-0.5)
-            nn.init.constant_(linear.bias, bias)
+        for part, bias in ((self.transform, 0.0), (self.carry, -2.0)):  # -2: at first, mostly carry x on
+            nn.init.normal_(part.weight, std=width**-0.5)
+            nn.init.constant_(part.bias, bias)
 
     def forward(self, x: Tensor) -> Tensor:  # [N, F] -> [N, F]
+        if linear.reads(x, *list(self.parameters())):
+            return linear.highway(self.transform, self.carry, x)
         carry = torch.sigmoid(self.carry(x))
         return carry * F.relu(self.transform(x)) + (1 - carry) * x
 
@@ -86,6 +95,7 @@ class CharEncoder(nn.Module):
         if config.words:
             self.word_embedding = nn.Embedding(config.words, config.word_embedding, padding_idx=0)
         self.projection = nn.Linear(config.features, width) if config.projection else nn.Identity()
+        self._cache = convolution.TableCache()
         self._initialise()
 
     def _initialise(self) -> None:
@@ -110,10 +120,12 @@ class CharEncoder(nn.Module):
         flat = ids.reshape(ids.shape[:-1].numel(), ids.shape[-1])
         if not len(flat):  # torch.unique refuses an empty batch
             return self._encode(flat).view(*ids.shape[:-1], self.width)
-        distinct, where = torch.unique(flat, dim=0, return_inverse=True)
+        distinct, where = distinct_rows(flat)
         return self.encode(distinct)[where].view(*ids.shape[:-1], self.width)
 
     def encode(self, ids: Tensor) -> Tensor:  # [N, W] -> x [N, P], row by row, for tokens that are distinct
+        if self._by_tables(ids):
+            return self._encode_by_tables(ids)
         # Short words convolve with short words: a chunk is as long as its longest.
         order = torch.argsort(_lengths(self._characters(ids)), stable=True)
         x = torch.cat([self._encode(rows) for rows in row_chunks(ids[order], ROWS_AT_ONCE)])
@@ -123,28 +135,93 @@ class CharEncoder(nn.Module):
         return ids[:, :-1] if self.config.words else ids
 
     def _encode(self, ids: Tensor) -> Tensor:  # [N, W] -> [N, P]
+        return self._project(ids, self._convolve(self._characters(ids)) if self.config.filters else None)
+
+    def _project(self, ids: Tensor, pooled: Tensor | None) -> Tensor:  # [N, W], [N, F] -> [N, P]
         features = []
         if self.config.words:
             features.append(self.word_embedding(ids[:, -1]))
-        if self.config.filters:
-            features.append(self._convolve(self._characters(ids)))
-        x: Tensor = self.projection(torch.cat(features, dim=-1))
-        return x
+        if pooled is not None:
+            for highway in self.highway:
+                pooled = highway(pooled)
+            features.append(pooled)
+        joined = torch.cat(features, dim=-1) if len(features) > 1 else features[0]
+        return linear.linear(self.projection, joined)
 
     def _convolve(self, ids: Tensor) -> Tensor:  # [N, C] -> [N, F]
-        widest = max(width for width, _ in self.config.filters)
-        if ids.shape[-1] < widest:
-            raise ValueError(f"filters of width {widest} need {widest} characters a token, found {ids.shape[-1]}")
+        widest = self._check_length(ids)
         activation = F.relu if self.config.activation == "relu" else torch.tanh
         # Windows of nothing but PAD count too, as they did in training; but they are all alike, so one is enough.
         longest = int(_lengths(ids).max()) + widest if len(ids) else widest
         ids = ids[:, : -(-longest // LENGTHS) * LENGTHS]
         characters = self.character_embedding(ids).transpose(1, 2)  # [N, E, C or less]
         pooled = [activation(convolve(characters).max(dim=-1).values) for convolve in self.convolutions]
-        x = torch.cat(pooled, dim=-1)  # [N, F]
-        for highway in self.highway:
-            x = highway(x)
-        return x
+        return torch.cat(pooled, dim=-1)
+
+    def _check_length(self, ids: Tensor) -> int:
+        """ids [N, C] -> the width of the widest filter, which must not be wider than C."""
+        widest = max(width for width, _ in self.config.filters)
+        if ids.shape[-1] < widest:
+            raise ValueError(f"filters of width {widest} need {widest} characters a token, found {ids.shape[-1]}")
+        return widest
+
+    def _table_weights(self) -> list[Tensor]:
+        """What tables are made of: the embedding [A, E], then the filters of each width [count, E, width]."""
+        return [self.character_embedding.weight, *(part.get_parameter("weight") for part in self.convolutions)]
+
+    def _learns(self) -> bool:
+        return torch.is_grad_enabled() and any(weight.requires_grad for weight in self._table_weights())
+
+    def _by_tables(self, ids: Tensor) -> bool:  # [N, W]
+        """Can tables do what `_convolve` defines?"""
+        return (
+            bool(self.config.filters)
+            and len(ids) > 0
+            and ids.device.type == "cpu"
+            and usable(*self._table_weights())
+            and not torch.is_autocast_enabled("cpu")
+            and (self._characters(ids).shape[1] <= convolution.MOST_CHARACTERS or not self._learns())
+        )
+
+    def _encode_by_tables(self, ids: Tensor) -> Tensor:  # [N, W] -> [N, P], as `_encode` of all rows
+        spelling = self._characters(ids)  # [N, C]
+        self._check_length(spelling)
+        embedding, *weights = self._table_weights()
+        bias = torch.cat([part.get_parameter("bias") for part in self.convolutions])  # [F]
+        filters = self.config.filters
+        convolution.check_ids(spelling, len(embedding))
+        if not self._learns() and convolution.table_bytes(len(embedding), filters) <= convolution.MOST_BYTES:
+            tables = self._cache.get(embedding, weights)
+        else:  # made anew every time, for the characters that there are
+            used, spelling = convolution.used_characters(spelling, len(embedding))
+            if convolution.table_bytes(len(used), filters) > convolution.MOST_BYTES and len(ids) > 1:
+                return torch.cat([self._encode_by_tables(half) for half in torch.tensor_split(ids, 2)])
+            tables = convolution.make_tables(self.character_embedding(used), weights)
+        tanh_ = torch.tanh_ if torch.is_grad_enabled() else linear.tanh_
+        activation = torch.relu_ if self.config.activation == "relu" else tanh_
+        chunks = []
+        for rows, words in zip(*(torch.split(each, FAST_ROWS_AT_ONCE) for each in (ids, spelling))):
+            pooled = convolution.convolve(tables, [count for _, count in filters], whole_rows(words))
+            chunks.append(self._project(whole_rows(rows), activation(pooled.add_(bias))))
+        return torch.cat(chunks)[: len(ids)]
+
+
+def distinct_rows(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """ids [N, W], N > 0 -> the distinct rows, and where among them each row is: [N]."""
+    if ids.device.type == "cpu":
+        # By a number for each row: sorting whole rows takes ten times as long. Rows that share one are found out.
+        rows = ids.numpy()
+        _, first, where = np.unique(rows @ _factors(rows.shape[1]), return_index=True, return_inverse=True)
+        distinct = rows[first]
+        if np.array_equal(distinct[where], rows):
+            return torch.from_numpy(distinct), torch.from_numpy(where)
+    distinct_, where_ = torch.unique(ids, dim=0, return_inverse=True)
+    return distinct_, where_
+
+
+@cache
+def _factors(count: int) -> NDArray[np.int64]:
+    return np.random.default_rng(0).integers(-(2**63), 2**63 - 1, count)
 
 
 def _lengths(ids: Tensor) -> Tensor:

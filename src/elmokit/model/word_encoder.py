@@ -7,6 +7,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from elmokit.model.kernels.linear import linear
+
 
 @dataclass(frozen=True)
 class WordEncoderConfig:
@@ -31,9 +33,7 @@ class WordEncoder(nn.Module):
         self.projection = nn.Identity() if config.embedding == width else nn.Linear(config.embedding, width)
 
     def encode(self, ids: Tensor) -> Tensor:  # [N, 1] -> x [N, P]
-        x: Tensor = self(ids)
-        return x
+        return linear(self.projection, self.word_embedding(ids[..., 0]))
 
     def forward(self, ids: Tensor) -> Tensor:  # [B, T, 1] -> x [B, T, P]
-        x: Tensor = self.projection(self.word_embedding(ids[..., 0]))
-        return x
+        return self.encode(ids.reshape(-1, ids.shape[-1])).view(*ids.shape[:-1], -1)

@@ -10,7 +10,6 @@ Shapes: R rows of this rank, T steps of a window, P width of a direction, N dist
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from elmokit.checkpoint import Checkpoint
-from elmokit.model.bilm import BiLMState, stack_states
+from elmokit.model.bilm import BiLMState
 from elmokit.model.language_head import SoftmaxRows
 from elmokit.model.sampling import LogUniformSampler
 from elmokit.pretrain.optimiser import Optimiser, OptimiserConfig, row_gradients
@@ -47,6 +46,7 @@ class TrainConfig:
     min_count: int = 3  # a rarer word is <UNK> when it is to be predicted; as input its characters are read
     negatives: int = 8192
     full_softmax: int = 20_000  # up to so many words every one is computed, none sampled
+    softmax_width: int = 0  # 0: as wide as a direction's output; another width: one more linear map before it
     loss_times_steps: bool = False  # bilm-tf: gradients, and so clipping and Adagrad's sums, are T times larger
     seed: int = 0
 
@@ -54,6 +54,8 @@ class TrainConfig:
         for name in ("rows", "steps", "vocabulary", "min_count", "negatives"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected 1 or more, found {getattr(self, name)}")
+        if self.softmax_width < 0:
+            raise ValueError(f"softmax_width: expected 0 or more, found {self.softmax_width}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout: expected 0 or more and less than 1, found {self.dropout}")
 
@@ -133,15 +135,10 @@ class Trainer:
         both = x[torch.from_numpy(where.reshape(inputs.shape))]  # [2, R, T, P]
         mask = torch.ones(both.shape[1:3], dtype=torch.bool)
         begins = torch.from_numpy(window.begins) if self.config.state == "reset" else None
-        dropout = self._dropout()
-        tops, states = [], []
-        for direction in (0, 1):
-            layers, after = self.bilm.run(
-                direction, both[direction], mask, self.state, begins=begins, dropout=dropout
-            )
-            tops.append(dropout(layers[-1]))
-            states.append(after)
-        return tops, BiLMState(*(part.detach() for part in stack_states(states)))
+        layers, after = self.bilm.run((both[0], both[1]), mask, self.state, begins=begins, dropout=self._dropout)
+        above = self.bilm.config.lstm.layers
+        tops = [self._dropout(outputs[-1], direction, above) for direction, outputs in enumerate(layers)]
+        return tops, BiLMState(*(part.detach() for part in after))
 
     def _losses(self, hidden: list[Tensor], targets: list[Tensor]) -> tuple[list[Tensor], SoftmaxRows | None]:
         """The sums of negative log likelihoods of both directions."""
@@ -161,20 +158,15 @@ class Trainer:
     def _random(self, kind: int, site: int = 0) -> np.random.Generator:
         return np.random.default_rng([self.config.seed, self.step, kind, site])
 
-    def _dropout(self) -> Callable[[Tensor], Tensor]:
+    def _dropout(self, x: Tensor, direction: int, layer: int) -> Tensor:  # [R, T, P]
         """Draws for the rows of all ranks and takes its own: how many ranks there are changes nothing."""
         if self.config.dropout == 0:
-            return lambda x: x
-        keep, site = 1 - self.config.dropout, 0
-
-        def apply(x: Tensor) -> Tensor:  # [R, T, P]
-            nonlocal site
-            site += 1
-            generator = torch.Generator().manual_seed(int(self._random(DROPOUT, site).integers(2**63)))
-            kept = torch.rand((self.config.rows, *x.shape[1:]), generator=generator) < keep
-            return x * kept[self.first_row : self.first_row + len(x)] / keep
-
-        return apply
+            return x
+        keep = 1 - self.config.dropout
+        site = 1 + layer + direction * (1 + self.bilm.config.lstm.layers)
+        generator = torch.Generator().manual_seed(int(self._random(DROPOUT, site).integers(2**63)))
+        kept = torch.rand((self.config.rows, *x.shape[1:]), generator=generator) < keep
+        return x * kept[self.first_row : self.first_row + len(x)] / keep
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything, as flat tensors; under several ranks, with the rows of all of them."""

@@ -1,0 +1,73 @@
+"""Linear maps and highway layers for reading, without gradients: a row's bits do not depend on the rows beside it.
+
+Shapes: N rows, I inputs, O outputs; I' and O' are those up to whole panels.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from elmokit.model.kernels.library import PANEL, Linear, call, usable
+from elmokit.model.kernels.packing import padded, panels, remembered, up_to
+from elmokit.model.rows import whole_rows
+
+
+class PackedLinear:
+    """Holds the tensors that `struct` points to."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        outputs, inputs = (up_to(size, PANEL) for size in linear.weight.shape)
+        self.weight = panels(padded(linear.weight.detach(), outputs, inputs))  # [O' / 32, I', 32]
+        bias = linear.bias.detach() if linear.bias is not None else linear.weight.new_zeros(linear.out_features)
+        self.bias = F.pad(bias, (0, outputs - len(bias)))
+        self.struct = Linear(
+            weight=self.weight.data_ptr(), bias=self.bias.data_ptr(), inputs=inputs, outputs=outputs
+        )
+
+
+def reads(*tensors: Tensor) -> bool:
+    """Is this the way for these? Without gradients, and where the library can."""
+    return (
+        not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors))
+        and not torch.is_autocast_enabled("cpu")
+        and usable(*tensors)
+    )
+
+
+def linear(module: nn.Module, x: Tensor) -> Tensor:  # [N, I] -> [N, O]
+    """module(x), by the library where it is a linear map that the library can do."""
+    if not (isinstance(module, nn.Linear) and reads(x, *list(module.parameters()))):
+        learns = torch.is_grad_enabled()
+        y: Tensor = module(x if learns else whole_rows(x))[: len(x)]
+        return y
+    layer = _packed(module)
+    x = _wide(x)
+    out = x.new_empty(len(x), layer.struct.outputs)
+    call("elmo_linear", layer.struct, x.data_ptr(), out.data_ptr(), len(x), torch.get_num_threads())
+    return out[:, : module.out_features]
+
+
+def highway(transform: nn.Linear, carry: nn.Linear, x: Tensor) -> Tensor:  # [N, I] -> [N, I]
+    """x + c (relu(transform(x)) - x), c = sigmoid(carry(x))."""
+    layers = _packed(transform), _packed(carry)
+    wide = _wide(x)
+    out = torch.empty_like(wide)
+    pointers = wide.data_ptr(), out.data_ptr()
+    call("elmo_highway", layers[0].struct, layers[1].struct, *pointers, len(x), torch.get_num_threads())
+    return out[:, : x.shape[1]]
+
+
+def tanh_(x: Tensor) -> Tensor:
+    """In place; torch's own differs, in a bit, for the last few of a tensor."""
+    call("elmo_tanh", x.data_ptr(), x.data_ptr(), x.numel())
+    return x
+
+
+def _packed(module: nn.Linear) -> PackedLinear:
+    return remembered(module, "linear", list(module.parameters()), lambda: PackedLinear(module))
+
+
+def _wide(x: Tensor) -> Tensor:
+    return F.pad(x, (0, -x.shape[1] % PANEL)).contiguous()

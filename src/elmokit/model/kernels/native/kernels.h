@@ -1,0 +1,112 @@
+// What the library does, as plain structs and pointers: no BLAS, nothing of PyTorch's. Python's side of these
+// structs is in library.py.
+#pragma once
+#include <stdint.h>
+
+namespace elmo {
+
+constexpr int PANEL = 32;  // columns of a packed piece; eight units of four gates
+constexpr int UNITS = PANEL / 4;
+
+enum Kind : int32_t { FLOAT32 = 0, FLOAT16 = 1, INT8 = 2 };
+
+// One layer of one direction, packed (layers.py). H: cells, up to a multiple of eight. P: width, Pp: up to a panel's.
+struct Layer {
+  const void* input;       // [4H / 32, I, 32]; columns by eight units: i f g o
+  const void* hidden;      // [4H / 32, P, 32]
+  const void* projection;  // [H / block, Pp / 32, block, 32]
+  const float* input_scale;       // [4H] where weights are int8
+  const float* hidden_scale;      // [4H]
+  const float* projection_scale;  // [Pp]
+  const float* bias;              // [4H]
+  const float* projection_back;   // [H / 32, P, 32], transposed, for the gradients
+  const float* hidden_back;       // [4H / back, Pp / 32, back, 32]
+  int64_t inputs, cells, width, block, back;
+  float cell_clip, projection_clip;  // infinity: none
+  int32_t kind;
+};
+
+// A layer's run over a batch. Rows are sorted, the longest first; strides count floats. A row's step t is its token
+// t, or length - 1 - t where it is read backwards. N is the sum of the lengths; step t's rows follow step t - 1's.
+struct Pass {
+  int64_t rows, steps;
+  const int32_t* lengths;  // [rows]
+  int32_t backwards, skip;
+  const float* x;
+  int64_t x_row, x_token;
+  float* out;  // h, or h + x where it skips; what is padded is not written
+  int64_t out_row, out_token;
+  const uint8_t* begins;  // [rows, steps], by step; null: nothing begins
+  float* hidden;          // [rows, P] before and after
+  float* cell;            // [rows, H], as in Layer
+  // Kept for the gradients, null where none are wanted:
+  float* gates;      // [N, 4H] activated; then, their gradients before activation
+  float* cells;      // [N, H]
+  float* activated;  // [N, H]: o tanh(c)
+  float* projected;  // [N, P]: h
+  // Gradients in:
+  const float* out_gradient;
+  int64_t gradient_row, gradient_token;
+  // Gradients out; `hidden` and `cell` hold those of the state after, then of the state before.
+  float* projected_gradient;  // [N, P], of h before its clip
+  const float* start_cell;    // [rows, H], the state before
+};
+
+// Character filters of one width over words, by tables (convolution.py). N words, C characters each, F features.
+struct Filters {
+  const float* table;     // [filters / 32, width, characters, 32]: each character's share at each offset
+  float* table_gradient;  // as `table`
+  int64_t width, filters, characters;
+  int64_t column;  // of the features where these filters begin; `filters` are padded to a panel's
+  int64_t kept;    // of `filters`, those that there are
+};
+
+struct Words {
+  const int32_t* ids;  // [N, C]
+  int64_t words, length;
+  float* features;  // [N, F] the largest over the windows, without bias
+  int64_t stride;
+  uint8_t* where;  // [N, F] the window that it came from; null where no gradient is wanted
+  const float* features_gradient;
+};
+
+// Weights [outputs / 32, inputs, 32] and bias of a linear map; outputs are whole panels.
+struct Linear {
+  const float* weight;
+  const float* bias;
+  int64_t inputs, outputs;
+};
+
+constexpr int BLOCK = 48;  // rows of a linear map that a thread takes at once: 2,048 inputs each stay in the cache
+
+struct Kernels {
+  const char* name;
+  void (*forward)(const Layer& layer, const Pass& pass, int64_t first, int64_t last);
+  void (*backward)(const Layer& layer, const Pass& pass, int64_t first, int64_t last);
+  void (*convolve)(const Filters& filters, const Words& words, int64_t first, int64_t last);
+  void (*convolve_back)(const Filters& filters, const Words& words, int64_t first_panel, int64_t last_panel);
+  void (*linear)(const Linear& layer, const float* x, float* out, int64_t first, int64_t last, int64_t from,
+                 int64_t to);
+  void (*highway)(const Linear& transform, const Linear& carry, const float* x, float* out, int64_t first,
+                  int64_t last, int64_t from, int64_t to);
+  void (*tanh)(const float* x, float* y, int64_t count);
+};
+
+const Kernels* portable_kernels();
+const Kernels* avx2_kernels();
+const Kernels* avx512_kernels();
+
+static inline float from_half(uint16_t half) {
+  const uint32_t sign = uint32_t(half & 0x8000) << 16, rest = half & 0x7fff;
+  union { uint32_t bits; float value; } all;
+  if (rest >= 0x7c00) {
+    all.bits = 0x7f800000u | (rest & 0x3ff) << 13;
+  } else {
+    all.bits = rest << 13;            // the exponent is off by 127 - 15, which the product puts right,
+    all.value *= 5.192296858534828e33f;  // 2 ** 112; subnormal halves too
+  }
+  all.bits |= sign;
+  return all.value;
+}
+
+}  // namespace elmo

@@ -1,0 +1,166 @@
+// The library's doors, called by Python through ctypes: choose the variant for this processor, share out the work.
+#include <stdlib.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "headers.h"
+
+using namespace elmo;
+
+static const Kernels* by_name(const char* name) {
+  const Kernels* known[] = {avx512_kernels(), avx2_kernels(), portable_kernels()};
+  bool can[] = {false, false, true};
+#ifdef ELMO_X86
+  __builtin_cpu_init();
+  can[1] = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  can[0] = can[1] && __builtin_cpu_supports("avx512f");
+#endif
+  for (int i = 0; i < 3; i++)
+    if (known[i] && can[i] && (!name || !*name || !strcmp(name, known[i]->name))) return known[i];
+  return nullptr;
+}
+
+static std::atomic<const Kernels*> chosen{nullptr};
+
+static const Kernels& kernels() {
+  const Kernels* now = chosen.load(std::memory_order_acquire);
+  if (!now) {
+    now = by_name(nullptr);
+    chosen.store(now, std::memory_order_release);
+  }
+  return *now;
+}
+
+// Tasks 0 .. count - 1, each once, by so many threads; the caller is one of them. 0, or 1 where memory ran out.
+template <class Task>
+static int share_out(int64_t count, int64_t threads, Task task) {
+  std::atomic<int64_t> next{0};
+  std::atomic<int> failed{0};
+  auto work = [&] {
+    for (int64_t i; (i = next.fetch_add(1)) < count;) {
+      try {
+        task(i);
+      } catch (const std::exception&) {
+        failed = 1;
+      }
+    }
+  };
+  std::vector<std::thread> others;
+  try {
+    for (int64_t i = 1; i < std::min(count, threads); i++) others.emplace_back(work);
+  } catch (const std::exception&) {
+    // Fewer threads, then.
+  }
+  work();
+  for (auto& other : others) other.join();
+  return failed;
+}
+
+// Where to cut the rows so that each part has about as many tokens.
+static std::vector<int64_t> cuts(const Pass& pass, int64_t parts) {
+  int64_t total = 0, sum = 0;
+  for (int64_t r = 0; r < pass.rows; r++) total += pass.lengths[r];
+  std::vector<int64_t> ends{0};
+  for (int64_t r = 0; r < pass.rows && (int64_t)ends.size() < parts; r++) {
+    sum += pass.lengths[r];
+    if (sum * parts >= total * (int64_t)ends.size()) ends.push_back(r + 1);
+  }
+  if (ends.back() != pass.rows) ends.push_back(pass.rows);
+  return ends;
+}
+
+template <class Run>
+static int over_rows(const Pass* passes, int64_t directions, int64_t layers, int64_t threads, Run run) {
+  if (passes[0].rows == 0) return 0;
+  const int64_t parts = std::max<int64_t>(1, std::min(threads / directions, passes[0].rows / 8));
+  const std::vector<int64_t> ends = cuts(passes[0], parts);
+  const int64_t groups = ends.size() - 1;
+  return share_out(directions * groups, threads, [&](int64_t task) {
+    const int64_t direction = task / groups, group = task % groups;
+    for (int64_t i = direction * layers; i < (direction + 1) * layers; i++) run(i, ends[group], ends[group + 1]);
+  });
+}
+
+#define DOOR extern "C" __attribute__((visibility("default")))
+
+
+DOOR const char* elmo_variant() { return kernels().name; }
+
+// 1: it is used from now on; 0: this processor cannot.
+DOOR int elmo_choose(const char* name) {
+  const Kernels* wanted = by_name(name);
+  if (!wanted) return 0;
+  chosen.store(wanted, std::memory_order_release);
+  return 1;
+}
+
+// layers and passes [directions, layers].
+DOOR int elmo_forward(const Layer* layers, const Pass* passes, int64_t directions, int64_t count, int64_t threads) {
+  return over_rows(passes, directions, count, threads, [&](int64_t i, int64_t first, int64_t last) {
+    kernels().forward(layers[i], passes[i], first, last);
+  });
+}
+
+DOOR int elmo_backward(const Layer* layers, const Pass* passes, int64_t directions, int64_t threads) {
+  return over_rows(passes, directions, 1, threads, [&](int64_t i, int64_t first, int64_t last) {
+    kernels().backward(layers[i], passes[i], first, last);
+  });
+}
+
+// Words in runs of 64: a task's features stay close together, and its panel of the table in the cache.
+DOOR int elmo_convolve(const Filters* filters, int64_t count, const Words* words, int64_t threads) {
+  const int64_t runs = (words->words + 63) / 64;
+  return share_out(runs * count, threads, [&](int64_t task) {
+    const int64_t first = task / count * 64;
+    kernels().convolve(filters[task % count], *words, first, std::min(first + 64, words->words));
+  });
+}
+
+// By panels, so that no two threads add to the same place.
+DOOR int elmo_convolve_back(const Filters* filters, int64_t count, const Words* words, int64_t threads) {
+  std::vector<std::pair<int64_t, int64_t>> tasks;
+  for (int64_t i = 0; i < count; i++)
+    for (int64_t at = 0; at < filters[i].filters / PANEL; at++) tasks.emplace_back(i, at);
+  return share_out((int64_t)tasks.size(), threads, [&](int64_t task) {
+    kernels().convolve_back(filters[tasks[task].first], *words, tasks[task].second, tasks[task].second + 1);
+  });
+}
+
+// Blocks of rows x groups of panels: enough tasks for all threads, each large enough to be worth it.
+template <class Run>
+static int over_panels(int64_t rows, int64_t outputs, int64_t threads, Run run) {
+  const int64_t blocks = (rows + BLOCK - 1) / BLOCK, panels = outputs / PANEL;
+  const int64_t groups = std::max<int64_t>(1, std::min<int64_t>(panels / 4, 4 * threads / blocks + 1));
+  return share_out(blocks * groups, threads, [&](int64_t task) {
+    const int64_t block = task / groups, group = task % groups;
+    run(block * BLOCK, std::min((block + 1) * BLOCK, rows), group * panels / groups, (group + 1) * panels / groups);
+  });
+}
+
+DOOR int elmo_linear(const Linear* layer, const float* x, float* out, int64_t rows, int64_t threads) {
+  if (!rows) return 0;
+  return over_panels(rows, layer->outputs, threads, [&](int64_t first, int64_t last, int64_t from, int64_t to) {
+    kernels().linear(*layer, x, out, first, last, from, to);
+  });
+}
+
+DOOR int elmo_highway(const Linear* transform, const Linear* carry, const float* x, float* out, int64_t rows,
+                      int64_t threads) {
+  if (!rows) return 0;
+  return over_panels(rows, transform->outputs, threads, [&](int64_t first, int64_t last, int64_t from, int64_t to) {
+    kernels().highway(*transform, *carry, x, out, first, last, from, to);
+  });
+}
+
+DOOR int elmo_tanh(const float* x, float* y, int64_t count) {
+  kernels().tanh(x, y, count);
+  return 0;
+}
+
+// The library is loaded by ctypes; Windows' linker asks for this name all the same.
+DOOR void* PyInit__native() { return nullptr; }

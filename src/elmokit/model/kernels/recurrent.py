@@ -1,0 +1,255 @@
+"""The LSTMs by the native library: the whole time loop of a layer, both directions at the same time.
+
+`stack` runs all layers, for reading. `layer` runs one layer of both directions, with gradients: the way back
+through time is in the library too; the weights' gradients are one large product each, after it.
+
+Shapes: B rows, T steps, N tokens (the sum of the lengths), I input width, H cells, P width; H' as in layers.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from elmokit.model.kernels.layers import Kept, PackedLayer, by_gate, packed
+from elmokit.model.kernels.library import Pass, array_of, call
+from elmokit.model.lstm import LSTMState, ProjectedLSTM
+
+DIRECTIONS = 2
+
+
+class StackOutput(NamedTuple):
+    layers: Tensor  # [1 + L, B, T, 2P], as BiLMOutput's
+    hidden: Tensor  # [2, L, B, P]
+    cell: Tensor  # [2, L, B, H]
+
+
+def stack(
+    lstms: Sequence[Sequence[ProjectedLSTM]],
+    x: Tensor,
+    lengths: Tensor,
+    hidden: Tensor,
+    cell: Tensor,
+    *,
+    kept: Kept = "float32",
+    threads: int | None = None,
+) -> StackOutput:
+    """lstms [2][L], x [B, T, P], zero where padded, lengths [B], hidden [2, L, B, P] and cell [2, L, B, H]."""
+    config = lstms[0][0].config
+    order = longest_first(lengths)
+    if order is not None:
+        x, lengths = x[order], lengths[order]
+        hidden, cell = hidden[:, :, order], cell[:, :, order]
+    rows, steps, width = x.shape
+    layers = [packed(lstm, kept) for direction in lstms for lstm in direction]
+    count = len(lstms[0])
+    cells = layers[0].cells
+    out = x.new_zeros(1 + count, rows, steps, 2 * width)
+    out[0, :, :, :width] = x
+    out[0, :, :, width:] = x
+    hidden = hidden.clone(memory_format=torch.contiguous_format)
+    cell = F.pad(cell, (0, cells - config.cells)).clone(memory_format=torch.contiguous_format)
+    counted = lengths.to(torch.int32).contiguous()
+    passes = [
+        Pass(
+            rows=rows,
+            steps=steps,
+            lengths=counted.data_ptr(),
+            backwards=direction,
+            skip=config.skip and layer > 0,
+            x=out[layer, :, :, direction * width :].data_ptr(),
+            x_row=out.stride(1),
+            x_token=out.stride(2),
+            out=out[layer + 1, :, :, direction * width :].data_ptr(),
+            out_row=out.stride(1),
+            out_token=out.stride(2),
+            hidden=hidden[direction, layer].data_ptr(),
+            cell=cell[direction, layer].data_ptr(),
+        )
+        for direction in range(DIRECTIONS)
+        for layer in range(count)
+    ]
+    _call("elmo_forward", layers, passes, count, threads=threads)
+    cell = cell[..., : config.cells]
+    if order is not None:
+        back = torch.argsort(order)
+        out, hidden, cell = out[:, back], hidden[:, :, back], cell[:, :, back]
+    return StackOutput(out, hidden, cell)
+
+
+def layer(
+    lstms: Sequence[ProjectedLSTM],
+    xs: Sequence[Tensor],
+    lengths: Tensor,
+    states: Sequence[LSTMState],
+    begins: Tensor | None = None,
+) -> list[tuple[Tensor, LSTMState]]:
+    """One layer of both directions: each one's x [B, T, I] as it reads it -> h [B, T, P] and the state after.
+
+    As ProjectedLSTM.forward, of which this is the fast path; begins [B, T] as there.
+    """
+    order = longest_first(lengths)
+    if order is not None:
+        xs, lengths = [x[order] for x in xs], lengths[order]
+        states = [LSTMState(state.hidden[order], state.cell[order]) for state in states]
+        begins = None if begins is None else begins[order]
+    inputs = [(x, *state, *_weights(lstm)) for lstm, x, state in zip(lstms, xs, states)]
+    results = _Layer.apply(lstms, lengths, begins, *inputs[0], *inputs[1])  # type: ignore[no-untyped-call]
+    if order is not None:
+        back = torch.argsort(order)
+        results = tuple(result[back] for result in results)
+    return [(results[i], LSTMState(results[i + 1], results[i + 2])) for i in (0, 3)]
+
+
+def longest_first(lengths: Tensor) -> Tensor | None:
+    """An order of the rows in which the longest come first; None where they do already."""
+    if len(lengths) < 2 or bool((lengths[1:] <= lengths[:-1]).all()):
+        return None
+    return torch.argsort(lengths, descending=True, stable=True)
+
+
+def _weights(lstm: ProjectedLSTM) -> tuple[Tensor, ...]:
+    return lstm.input_weight, lstm.hidden_weight, lstm.bias, lstm.projection_weight
+
+
+GIVEN = 7  # tensors of a direction: x, hidden, cell and the weights
+
+
+class _Layer(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, lstms: Sequence[ProjectedLSTM], lengths: Tensor, begins: Tensor | None, *given: Tensor
+    ) -> tuple[Tensor, ...]:
+        config = lstms[0].config
+        layers = [packed(lstm, gradients=True) for lstm in lstms]
+        cells = layers[0].cells
+        counted = lengths.to(torch.int32).contiguous()
+        begun = None if begins is None else begins.to(torch.uint8).contiguous()
+        tokens = int(lengths.sum())
+        runs, passes, results = [], [], []
+        for direction in range(DIRECTIONS):
+            x, hidden, cell = given[direction * GIVEN : direction * GIVEN + 3]
+            x = x.contiguous()
+            start = F.pad(cell, (0, cells - config.cells)).contiguous()
+            out = (x.new_empty if int(lengths.min()) == x.shape[1] else x.new_zeros)(*x.shape[:2], config.width)
+            after_hidden = hidden.clone(memory_format=torch.contiguous_format)
+            after_cell = start.clone()
+            gates, kept, activated = (x.new_empty(tokens, n * cells) for n in (4, 1, 1))
+            projected = x.new_empty(tokens, config.width)
+            passes.append(
+                Pass(
+                    rows=x.shape[0],
+                    steps=x.shape[1],
+                    lengths=counted.data_ptr(),
+                    x=x.data_ptr(),
+                    x_row=x.stride(0),
+                    x_token=x.stride(1),
+                    out=out.data_ptr(),
+                    out_row=out.stride(0),
+                    out_token=out.stride(1),
+                    begins=None if begun is None else begun.data_ptr(),
+                    hidden=after_hidden.data_ptr(),
+                    cell=after_cell.data_ptr(),
+                    gates=gates.data_ptr(),
+                    cells=kept.data_ptr(),
+                    activated=activated.data_ptr(),
+                    projected=projected.data_ptr(),
+                    start_cell=start.data_ptr(),
+                )
+            )
+            runs.append((x, hidden, start, gates, kept, activated, projected))
+            results += [out, after_hidden, after_cell[:, : config.cells]]
+        _call("elmo_forward", layers, passes, 1)
+        ctx.lstms, ctx.layers, ctx.runs, ctx.counted, ctx.begun = lstms, layers, runs, counted, begun
+        return tuple(results)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.runs is None:
+            raise RuntimeError("the way back through an LSTM layer can be gone once: its gates are overwritten")
+        config, layers = ctx.lstms[0].config, ctx.layers
+        cells = layers[0].cells
+        passes, works = [], []
+        for direction, (x, _, start, gates, kept, activated, projected) in enumerate(ctx.runs):
+            out, hidden, cell = gradients[3 * direction : 3 * direction + 3]
+            out = out.contiguous()
+            hidden = hidden.clone(memory_format=torch.contiguous_format)
+            cell = F.pad(cell, (0, cells - config.cells)).clone(memory_format=torch.contiguous_format)
+            projected_gradient = torch.empty_like(projected)
+            passes.append(
+                Pass(
+                    rows=x.shape[0],
+                    steps=x.shape[1],
+                    lengths=ctx.counted.data_ptr(),
+                    begins=None if ctx.begun is None else ctx.begun.data_ptr(),
+                    hidden=hidden.data_ptr(),
+                    cell=cell.data_ptr(),
+                    gates=gates.data_ptr(),
+                    cells=kept.data_ptr(),
+                    activated=activated.data_ptr(),
+                    projected=projected.data_ptr(),
+                    out_gradient=out.data_ptr(),
+                    gradient_row=out.stride(0),
+                    gradient_token=out.stride(1),
+                    projected_gradient=projected_gradient.data_ptr(),
+                    start_cell=start.data_ptr(),
+                )
+            )
+            works.append((out, hidden, cell, projected_gradient))
+        _call("elmo_backward", layers, passes)
+        results: list[Tensor | None] = [None, None, None]
+        for layer, run, work in zip(layers, ctx.runs, works):
+            results += _layer_gradients(config.cells, layer, ctx.counted, ctx.begun, run, work)
+        ctx.runs = None
+        return tuple(results)
+
+
+def _layer_gradients(
+    cells: int, layer: PackedLayer, counted: Tensor, begun: Tensor | None, run: tuple[Tensor, ...], work: Any
+) -> list[Tensor]:
+    """By x, hidden, cell, input_weight, hidden_weight, bias and projection_weight, from those of the gates."""
+    x, hidden, _, gates, _, activated, projected = run
+    _, hidden_gradient, cell_gradient, projected_gradient = work
+    order = step_order(counted, x.shape[1])  # [N] places in [B, T]
+    rows, steps, _ = x.shape
+    # What each step's gates came from, in the order of the steps: the input, and h of the step before.
+    before = x.new_zeros(rows, steps, projected.shape[1])
+    before.view(rows * steps, -1)[order] = projected
+    before = torch.cat([hidden.unsqueeze(1), before[:, :-1]], dim=1)
+    if begun is not None:
+        before = before * (begun == 0).unsqueeze(-1)
+    inputs = torch.cat([x, before], dim=-1).view(rows * steps, -1)[order]  # [N, I + P]
+    by_weight = by_gate(gates.T @ inputs, cells)  # [4H, I + P]
+    by_x = (
+        x.new_zeros(rows * steps, x.shape[2]) if len(order) < rows * steps else x.new_empty(len(order), x.shape[2])
+    )
+    by_x[order] = gates @ layer.input_weight
+    return [
+        by_x.view_as(x),
+        hidden_gradient,
+        cell_gradient[:, :cells],
+        by_weight[:, : x.shape[2]].contiguous(),
+        by_weight[:, x.shape[2] :].contiguous(),
+        by_gate(gates.sum(dim=0).unsqueeze(1), cells).squeeze(1),
+        (projected_gradient.T @ activated)[:, :cells],
+    ]
+
+
+def step_order(lengths: Tensor, steps: int) -> Tensor:
+    """lengths [B], the longest first -> [N]: for each token, step by step, its place in [B, T] laid out flat."""
+    real = torch.arange(steps).unsqueeze(1) < lengths.unsqueeze(0)  # [T, B]
+    step, row = real.nonzero(as_tuple=True)
+    return row * steps + step
+
+
+def _call(
+    door: str, layers: Sequence[PackedLayer], passes: Sequence[Pass], *counts: int, threads: int | None = None
+) -> None:
+    structs = array_of([layer.struct for layer in layers])
+    call(door, structs, array_of(passes), DIRECTIONS, *counts, threads or torch.get_num_threads())
