@@ -130,15 +130,19 @@ class Trainer:
     def hidden(self, window: Window) -> tuple[list[Tensor], BiLMState]:
         """The top layer of each direction, and the state to carry on."""
         inputs = np.stack([window.forward_inputs, window.backward_inputs])  # [2, R, T]
-        distinct, where = np.unique(inputs, return_inverse=True)
-        x = self.bilm.encoder.encode(torch.from_numpy(self.spelling[distinct].astype(np.int64)))  # [N, P]
-        both = x[torch.from_numpy(where.reshape(inputs.shape))]  # [2, R, T, P]
+        both = self.encode(inputs)  # [2, R, T, P]
         mask = torch.ones(both.shape[1:3], dtype=torch.bool)
         begins = torch.from_numpy(window.begins) if self.config.state == "reset" else None
         layers, after = self.bilm.run((both[0], both[1]), mask, self.state, begins=begins, dropout=self._dropout)
         above = self.bilm.config.lstm.layers
         tops = [self._dropout(outputs[-1], direction, above) for direction, outputs in enumerate(layers)]
         return tops, BiLMState(*(part.detach() for part in after))
+
+    def encode(self, inputs: NDArray[np.int64]) -> Tensor:
+        """Stream ids [2, R, T] -> x [2, R, T, P]; each distinct token is computed once."""
+        distinct, where = np.unique(inputs, return_inverse=True)
+        x = self.bilm.encoder.encode(torch.from_numpy(self.spelling[distinct].astype(np.int64)))  # [N, P]
+        return x[torch.from_numpy(where.reshape(inputs.shape))]
 
     def _losses(self, hidden: list[Tensor], targets: list[Tensor]) -> tuple[list[Tensor], SoftmaxRows | None]:
         """The sums of negative log likelihoods of both directions."""

@@ -8,7 +8,8 @@ Shapes: B rows, T steps, N tokens (the sum of the lengths), I input width, H cel
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -117,6 +118,28 @@ def _weights(lstm: ProjectedLSTM) -> tuple[Tensor, ...]:
     return lstm.input_weight, lstm.hidden_weight, lstm.bias, lstm.projection_weight
 
 
+class Shelf:
+    """Memory for what the way back needs, kept from one step to the next: fresh pages cost a seventh of a step."""
+
+    MOST = 32  # tensors: those of four layers and more
+
+    def __init__(self) -> None:
+        self._tensors: list[Tensor] = []
+        self._lock = threading.Lock()
+
+    def take(self, rows: int, columns: int) -> Tensor:
+        with self._lock:
+            for i, tensor in enumerate(self._tensors):
+                if tensor.shape == (rows, columns):
+                    return self._tensors.pop(i)
+        return torch.empty(rows, columns)
+
+    def give_back(self, tensors: Iterable[Tensor]) -> None:
+        with self._lock:
+            self._tensors = [*self._tensors, *tensors][-self.MOST :]
+
+
+SHELF = Shelf()
 GIVEN = 7  # tensors of a direction: x, hidden, cell and the weights
 
 
@@ -139,8 +162,8 @@ class _Layer(torch.autograd.Function):
             out = (x.new_empty if int(lengths.min()) == x.shape[1] else x.new_zeros)(*x.shape[:2], config.width)
             after_hidden = hidden.clone(memory_format=torch.contiguous_format)
             after_cell = start.clone()
-            gates, kept, activated = (x.new_empty(tokens, n * cells) for n in (4, 1, 1))
-            projected = x.new_empty(tokens, config.width)
+            columns = (4 * cells, cells, cells, config.width)
+            gates, kept, activated, projected = (SHELF.take(tokens, count) for count in columns)
             passes.append(
                 Pass(
                     rows=x.shape[0],
@@ -206,6 +229,7 @@ class _Layer(torch.autograd.Function):
         results: list[Tensor | None] = [None, None, None]
         for layer, run, work in zip(layers, ctx.runs, works):
             results += _layer_gradients(config.cells, layer, ctx.counted, ctx.begun, run, work)
+        SHELF.give_back(tensor for run in ctx.runs for tensor in run[3:])
         ctx.runs = None
         return tuple(results)
 
