@@ -1,4 +1,4 @@
-"""The native kernels: plain C++17 behind ctypes, compiled where there is a compiler and left out where there is none.
+"""The native kernels: plain C++17 behind ctypes, compiled where there is a compiler, left out where there is none.
 
 All else about the package is in pyproject.toml.
 """
@@ -10,7 +10,7 @@ from setuptools import Extension, setup
 
 NATIVE = Path("src/elmokit/model/kernels/native")
 # -ffp-contract: multiply and add in one instruction; GCC leaves that out under -std=c++17 unless it is told.
-FLAGS = ["-std=c++17", "-O3", "-ffp-contract=fast", "-fvisibility=hidden", "-pthread"]
+FLAGS = ["-std=c++17", "-O3", "-ffp-contract=fast", "-fvisibility=hidden", "-pthread", "-g0"]
 QUIET = ["-Wno-psabi", "-Wno-ignored-attributes"]
 
 setup(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from conftest import small_config
+from elmokit.model.kernels.library import library
 from elmokit.model.lstm import LSTMState, ProjectedLSTM
 
 pytest.importorskip("matplotlib")
@@ -112,3 +114,19 @@ def test_recipes_share_the_words_of_the_first(pretrain):
         assert (recipe.train.vocabulary, recipe.train.min_count, recipe.train.rows) == (800_000, 1, 8)
     with pytest.raises(ValueError, match="different names"):
         pretrain.shared_recipes(["tiny", "tiny"], [])
+
+
+@pytest.mark.skipif(library() is None, reason="elmokit was installed without a compiler")
+def test_the_embedding_benchmark_runs_and_its_contenders_agree(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    embed = importlib.import_module("embed")
+    monkeypatch.setattr(embed, "largest_rate", lambda: 1e11)  # seconds of products, and nothing here is about them
+    monkeypatch.setattr(embed, "SHORT", 0.0)
+    sizes = "--recipe tiny --sentences 6 --corpus 20 --rounds 1 --parts lstm text batch --out"
+    embed.main([*sizes.split(), str(tmp_path)])
+    result = json.loads((tmp_path / "embed.json").read_text())
+    assert set(result) == {"about", "lstm", "text", "batch"}
+    assert (tmp_path / "embed.png").is_file()
+    assert result["text"]["difference"] < 1e-5
+    for rows in result["lstm"]["cases"].values():
+        assert {row["LSTMs"]: row["cosine"] for row in rows}["ours, int8"] > 0.99

@@ -53,9 +53,10 @@ def make(cells, width, layers=2, *, seed=0, **options):
 
 
 def by_definition(model, x, mask, state=None):
-    """The same, by the loop over time: the library is not there."""
+    """The same, by the loop over time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bilm_module, "usable", lambda *tensors: False)
+        patch.setattr(bilm_module.steps, "fits", lambda *tensors: False)
         return model.contextualise(x, mask, state)
 
 
@@ -102,6 +103,16 @@ def test_the_published_sizes(cells, width):
         expected, found = by_definition(model, x, mask), model.contextualise(x, mask)
         assert (found.layers - expected.layers).abs().max() <= 1e-5
         assert torch.equal(found.layers, model.contextualise(x, mask).layers)  # no run differs from another
+
+
+def test_without_the_ends_all_that_is_between_them_is_the_same():
+    model = make(24, 8)
+    lengths = [2, 7, 3, 5, 1, 0]
+    x, mask = batch(6, 7, 8, lengths)
+    whole, inner = (model.contextualise(x, mask, ends=ends).layers for ends in (True, False))
+    for row, length in enumerate(lengths):
+        assert torch.equal(whole[:, row, 1 : length - 1], inner[:, row, 1 : length - 1])
+    assert not torch.equal(whole, inner)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 31, 64, 256])

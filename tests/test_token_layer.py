@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from elmokit.embed.embedder import Elmo
 from elmokit.embed.token_layer import TokenLayer
+from elmokit.model.kernels.library import library
 from elmokit.text.batches import pad
 
 ELMO = Elmo.from_recipe("tiny")
+native = pytest.mark.skipif(library() is None, reason="words are kept where the native library computes them")
 
 
 def computed(elmo, sentences):
@@ -31,6 +33,7 @@ def fresh(**options):
 sentences = st.lists(st.lists(st.text(min_size=1, max_size=12), max_size=6), max_size=5)
 
 
+@native
 @settings(deadline=None, max_examples=40)
 @given(st.lists(sentences, min_size=1, max_size=4))
 @torch.inference_mode()
@@ -45,6 +48,7 @@ def test_kept_words_are_computed_words_to_the_bit(batches):
         assert torch.equal(x, expected)
 
 
+@native
 @torch.inference_mode()
 def test_a_word_is_computed_once(monkeypatch):
     layer, seen = fresh(), []
@@ -105,6 +109,7 @@ def test_unknown_ways_to_keep_weights_are_refused():
         Elmo(ELMO.checkpoint, weights="int4")
 
 
+@native
 @pytest.mark.parametrize("weights", ["float16", "int8"])
 def test_smaller_weights_are_near(weights):
     exact = ELMO.embed([["a", "longer", "sentence", "of", "words"]])[0]

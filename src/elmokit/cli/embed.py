@@ -41,7 +41,7 @@ def embed(
         typer.Option(help="What a sentence begins from: nothing, the one before it, or --warm-text."),
     ] = "zero",
     warm_text: Annotated[Path | None, typer.Option(help="Text to read first, one sentence a line.")] = None,
-    batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens in a batch: the memory budget.")] = 2048,
+    batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens in a batch: the memory budget.")] = 4096,
     weights: Annotated[
         Literal["float32", "float16", "int8"],
         typer.Option(help="How weights are kept: smaller is faster for short texts and large models, not exact."),

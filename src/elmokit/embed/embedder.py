@@ -29,7 +29,7 @@ Pooling = Literal["mean", "max"]
 Array = NDArray[Any]
 DType = Literal["float32", "float16"] | np.dtype[Any] | type[np.floating[Any]]
 
-BATCH_TOKENS = 2048
+BATCH_TOKENS = 4096
 # Sentences are sorted by length within a window of so many batches: long enough that little is padded,
 # short enough that memory stays small whatever the size of the corpus.
 BATCHES_A_WINDOW = 8
@@ -223,7 +223,9 @@ class Elmo:
     def _run(
         self, sentences: list[list[str]], layers: Layers, pooling: Pooling | None, boundaries: bool
     ) -> list[Tensor]:
-        output = self.bilm.contextualise(*self.token_layer(sentences), self.state.before(len(sentences)))
+        before = self.state.before(len(sentences))
+        ends = boundaries or self.state_name == "carry"
+        output = self.bilm.contextualise(*self.token_layer(sentences), before, ends=ends)
         self.state.after(output.state)
         mixed = _combine(output.layers, layers).cpu()  # [layers, B, T, D] or [B, T, D]
         vectors = []

@@ -1,7 +1,7 @@
 """x_k of tokens for reading: each distinct token is computed once, and kept while there is room.
 
-A token's vector depends on its characters alone, and not in a bit on the batch that it is computed in, so what is
-kept is what would be computed. Where the encoder's weights change, everything is forgotten.
+A token's vector depends on its characters alone, and, if the native library computes it, not in a bit on the batch
+that it is computed in: what is kept is what would be computed. Where the weights change, all is forgotten.
 
 Shapes: B sentences, T tokens of the longest with its boundaries, P width of x_k.
 """
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from elmokit.model.bilm import BiLM
+from elmokit.model.kernels.library import usable
 from elmokit.model.kernels.packing import fingerprint
 from elmokit.text.characters import TokenMapper
 
@@ -59,8 +60,10 @@ class TokenLayer:
 
     def _make_room(self, keys: list[Key]) -> None:
         """Every one of these keys has its place."""
-        now = fingerprint(list(self.bilm.encoder.parameters()))
-        if now != self._weights:
+        weights = list(self.bilm.encoder.parameters())
+        now = fingerprint(weights)
+        # Without the library, a word's last bits depend on the words that it is computed with: none is kept then.
+        if now != self._weights or not usable(*weights):
             self._forget()
             self._weights = now
         missing = [key for key in dict.fromkeys(keys) if key not in self._places]

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from elmokit.model.char_encoder import CharEncoder, CharEncoderConfig
+from elmokit.model.kernels import recurrent, steps
 from elmokit.model.kernels.layers import Kept
 from elmokit.model.kernels.library import usable
-from elmokit.model.kernels.recurrent import layer as layer_of_both
-from elmokit.model.kernels.recurrent import stack
 from elmokit.model.lstm import LSTMConfig, LSTMState, ProjectedLSTM
 from elmokit.model.rows import whole_rows
 from elmokit.model.word_encoder import WordEncoder, WordEncoderConfig
@@ -75,8 +74,14 @@ class BiLM(nn.Module):
         x = self.encoder(whole_rows(ids))[: len(ids)]
         return self.contextualise(x, mask, state)
 
-    def contextualise(self, x: Tensor, mask: Tensor, state: BiLMState | None = None) -> BiLMOutput:
-        """The layers over given token vectors x [B, T, P], padded on the right."""
+    def contextualise(
+        self, x: Tensor, mask: Tensor, state: BiLMState | None = None, *, ends: bool = True
+    ) -> BiLMOutput:
+        """The layers over given token vectors x [B, T, P], padded on the right.
+
+        Without `ends`, the vectors of a row's first and last token, and the state after it, are not wanted: a
+        direction may leave out the last token that it would come to.
+        """
         state = state if state is not None else self.zero_state(x.shape[0])
         if state.hidden.shape[2] != x.shape[0]:
             raise ValueError(f"expected a state of {x.shape[0]} rows, found {state.hidden.shape[2]}")
@@ -86,9 +91,13 @@ class BiLM(nn.Module):
             parameter for lstm in (*self.forward_lstms, *self.backward_lstms) for parameter in lstm.parameters()
         ]
         wanted = torch.is_grad_enabled() and any(part.requires_grad for part in (x, *state, *weights))
-        if usable(x, *state, *weights) and not wanted:
-            layers, *after = stack(self._lstms(), x, lengths, *state, kept=self.kept)
-            return BiLMOutput(layers, mask, BiLMState(*after))
+        if not wanted:
+            if usable(x, *state, *weights):
+                layers, *after = recurrent.stack(self._lstms(), x, lengths, *state, kept=self.kept, ends=ends)
+                return BiLMOutput(layers, mask, BiLMState(*after))
+            if steps.fits(x, *state, *weights):
+                layers, *after = steps.stack(self._lstms(), x, lengths, *state)
+                return BiLMOutput(layers, mask, BiLMState(*after))
         rows = len(x)
         x, mask, lengths = whole_rows(x), whole_rows(mask), whole_rows(lengths)
         state = BiLMState(whole_rows(state.hidden, dim=2), whole_rows(state.cell, dim=2))
@@ -148,7 +157,7 @@ def run_layer(
     plain = all(isinstance(lstm, ProjectedLSTM) for lstm in lstms)
     weights = [parameter for lstm in lstms for parameter in lstm.parameters()]
     if plain and usable(*xs, *(part for state in states for part in state), *weights):
-        return layer_of_both(lstms, xs, mask.sum(dim=1), states, begins)
+        return recurrent.layer(lstms, xs, mask.sum(dim=1), states, begins)
     return [lstm(x, mask, state, begins) for lstm, x, state in zip(lstms, xs, states)]
 
 

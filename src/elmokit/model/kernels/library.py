@@ -52,6 +52,7 @@ class Pass(ctypes.Structure):
         ("lengths", c_void_p),
         ("backwards", c_int32),
         ("skip", c_int32),
+        ("spared", c_int64),
         ("x", c_void_p),
         ("x_row", c_int64),
         ("x_token", c_int64),

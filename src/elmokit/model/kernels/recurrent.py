@@ -38,9 +38,14 @@ def stack(
     cell: Tensor,
     *,
     kept: Kept = "float32",
+    ends: bool = True,
     threads: int | None = None,
 ) -> StackOutput:
-    """lstms [2][L], x [B, T, P], zero where padded, lengths [B], hidden [2, L, B, P] and cell [2, L, B, H]."""
+    """lstms [2][L], x [B, T, P], zero where padded, lengths [B], hidden [2, L, B, P] and cell [2, L, B, H].
+
+    Without `ends`, no direction runs the last token that it would come to: forward leaves out a row's last,
+    backward its first, and the states are those before them.
+    """
     config = lstms[0][0].config
     order = longest_first(lengths)
     if order is not None:
@@ -63,6 +68,7 @@ def stack(
             lengths=counted.data_ptr(),
             backwards=direction,
             skip=config.skip and layer > 0,
+            spared=not ends,
             x=out[layer, :, :, direction * width :].data_ptr(),
             x_row=out.stride(1),
             x_token=out.stride(2),

@@ -32,6 +32,7 @@ struct Pass {
   int64_t rows, steps;
   const int32_t* lengths;  // [rows]
   int32_t backwards, skip;
+  int64_t spared;  // steps at each row's end that are not run
   const float* x;
   int64_t x_row, x_token;
   float* out;  // h, or h + x where it skips; what is padded is not written

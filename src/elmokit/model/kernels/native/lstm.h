@@ -25,9 +25,12 @@ template <class W>
 static void long_product(int rows, const float* const* a, const void* weights, int64_t depth, int64_t block,
                          int64_t columns, float* const* c) {
   const auto* w = (const typename W::Kept*)weights;
-  for (int64_t k = 0; k < depth; k += block)
-    for (int64_t column = 0; column < columns; column += PANEL)
-      panel<W>(rows, a, k, w + k * columns + column * block, block, c, column);
+  for (int64_t k = 0; k < depth; k += block) {
+    int64_t column = 0;
+    for (; column + 2 * PANEL <= columns; column += 2 * PANEL)
+      two_panels<W>(rows, a, k, w + k * columns + column * block, PANEL * block, block, c, column);
+    if (column < columns) panel<W>(rows, a, k, w + k * columns + column * block, block, c, column);
+  }
 }
 
 static inline void scale_and_add(float* row, const float* scale, const float* add, int64_t count) {
@@ -57,7 +60,7 @@ struct Times {  // which rows there are at each step
   Times(const Pass& pass, int64_t first, int64_t last) : rows(pass.steps), offsets(pass.steps) {
     int64_t n = pass.rows, offset = 0;
     for (steps = 0; steps < pass.steps; steps++) {
-      while (n > 0 && pass.lengths[n - 1] <= steps) n--;
+      while (n > 0 && pass.lengths[n - 1] - pass.spared <= steps) n--;
       if (n <= first) break;
       rows[steps] = int(smaller(last, n) - first);
       offsets[steps] = offset + first;
@@ -82,7 +85,7 @@ static void run_forward(const Layer& layer, const Pass& pass, int64_t first, int
   if (!steps) return;
   const int64_t most = times.rows[0], chunk = larger(CHUNK, most);
   const Floats made(KEEP ? 0 : chunk * width4), acted(KEEP ? 0 : most * H), h(most * padded), zeros(larger(H, P));
-  const Floats recurrent(SCALED ? most * PANEL : 0);
+  const Floats recurrent(SCALED ? most * 2 * PANEL : 0);
   memset(zeros, 0, sizeof(float) * larger(H, P));
   memset(h, 0, sizeof(float) * most * padded);
   for (int64_t r = 0; r < most; r++) memcpy(h + r * padded, pass.hidden + (first + r) * P, sizeof(float) * P);
@@ -90,7 +93,7 @@ static void run_forward(const Layer& layer, const Pass& pass, int64_t first, int
   const Rows gates(chunk), cells(most), projected(most), sums(most);
   for (int64_t r = 0; r < most; r++) {
     projected[r] = h + r * padded;
-    sums[r] = recurrent + r * PANEL;
+    sums[r] = recurrent + r * 2 * PANEL;
   }
   for (int64_t t = 0; t < steps;) {
     // The inputs' share of the gates, for as many steps as the chunk holds.
@@ -121,21 +124,30 @@ static void run_forward(const Layer& layer, const Pass& pass, int64_t first, int
         acts[r] = KEEP ? pass.activated + (times.offsets[t] + r) * H : acted + r * H;
       }
       const auto* w = (const typename W::Kept*)layer.hidden;
-      for (int64_t unit = 0; unit < H; unit += UNITS) {
+      for (int64_t unit = 0, units; unit < H; unit += units) {
         const int64_t column = 4 * unit;
+        const bool pair = unit + 2 * UNITS <= H;
+        units = pair ? 2 * UNITS : UNITS;
+        float* const* into = now;
+        int64_t at = column;
         if (SCALED) {
-          memset(recurrent, 0, sizeof(float) * n * PANEL);
-          panel<W>(n, from, 0, w + column * P, P, sums, 0);
+          memset(recurrent, 0, sizeof(float) * n * 2 * PANEL);
+          into = sums;
+          at = 0;
+        }
+        if (pair)
+          two_panels<W>(n, from, 0, w + column * P, PANEL * P, P, into, at);
+        else
+          panel<W>(n, from, 0, w + column * P, P, into, at);
+        if (SCALED)
           for (int r = 0; r < n; r++)
-            for (int j = 0; j < PANEL; j += 8) {
+            for (int64_t j = 0; j < 4 * units; j += 8) {
               float* gate = now[r] + column + j;
               store(gate, load(gate) + load(sums[r] + j) * load(layer.hidden_scale + column + j));
             }
-        } else {
-          panel<W>(n, from, 0, w + column * P, P, now, column);
-        }
         for (int r = 0; r < n; r++)
-          eight_units<KEEP>(now[r] + column, before[r] + unit, cells[r] + unit, (float*)acts[r] + unit, layer.cell_clip);
+          for (int64_t u = unit; u < unit + units; u += UNITS)
+            eight_units<KEEP>(now[r] + 4 * u, before[r] + u, cells[r] + u, (float*)acts[r] + u, layer.cell_clip);
       }
       if (KEEP)
         for (int r = 0; r < n; r++) memcpy(pass.cells + (times.offsets[t] + r) * H, cells[r], sizeof(float) * H);

@@ -8,6 +8,7 @@
 namespace elmo {
 namespace VARIANT {
 
+constexpr int AHEAD = 2048;  // bytes that a row alone asks for before it needs them
 constexpr int DEPTH = 128;  // of a panel that stays in the first-level cache: 16 kB
 
 // R rows x one panel, `depth` products each. Every four of them, FETCH lines of what comes next are asked for.
@@ -63,9 +64,12 @@ template <class W, int FETCH>
 static inline void rows_of_panel(int rows, const float* const* a, int64_t from, const typename W::Kept* w, int depth,
                                  float* const* c, int64_t column, const char* next) {
   int r = 0;
-  for (; r + ROWS <= rows; r += ROWS) {
-    tile<ROWS, W, FETCH>(a + r, from, w, depth, c + r, column, next);
+  // One row alone takes as long as two: the last four of three and one are better two and two.
+  while (rows - r >= ROWS) {
+    const int now = rows - r == ROWS + 1 ? (ROWS + 1) / 2 : ROWS;
+    few<ROWS, W, FETCH>(now, a + r, from, w, depth, c + r, column, next);
     next += depth / 4 * 64 * FETCH;
+    r += now;
   }
   if (r < rows) few<ROWS, W, FETCH>(rows - r, a + r, from, w, depth, c + r, column, next);
 }
@@ -81,7 +85,7 @@ static inline void panel(int rows, const float* const* a, int64_t from, const ty
     const char* next = (const char*)(piece + (int64_t)now * PANEL);
     if (rows <= ROWS) {
       // So few rows wait for the weights: fetch as many as are used.
-      few<ROWS, W, sizeof(typename W::Kept) * 2>(rows, a, from + k, piece, now, c, column, next);
+      few<ROWS, W, sizeof(typename W::Kept) * 2>(rows, a, from + k, piece, now, c, column, (const char*)piece + AHEAD);
       continue;
     }
     const float* floats = wide;
@@ -89,10 +93,54 @@ static inline void panel(int rows, const float* const* a, int64_t from, const ty
       floats = (const float*)piece;
     else
       for (int i = 0; i < now * PANEL; i += LANES) store_wide(wide + i, W::get(piece + i));
-    if (rows < 4 * ROWS)
+    if (rows <= 3 * ROWS)
+      rows_of_panel<Float32, 4>(rows, a, from + k, floats, now, c, column, next);
+    else if (rows < 6 * ROWS)
       rows_of_panel<Float32, 2>(rows, a, from + k, floats, now, c, column, next);
     else
       rows_of_panel<Float32, 1>(rows, a, from + k, floats, now, c, column, next);
+  }
+}
+
+// One row times two panels: as many sums at once as the processor can add, each in the order of `tile`.
+template <class W>
+static inline void row_of_two(const float* a, const typename W::Kept* w, const typename W::Kept* other, int64_t depth,
+                              float* c, float* d) {
+  Wide sum[2][WIDES];
+#pragma GCC unroll 16
+  for (int j = 0; j < WIDES; j++) {
+    sum[0][j] = load_wide(c + j * LANES);
+    sum[1][j] = load_wide(d + j * LANES);
+  }
+  for (int64_t k = 0; k < depth; k++) {
+    const Wide value = a[k] - Wide{};
+#pragma GCC unroll 4
+    for (int line = 0; line < int(sizeof(typename W::Kept) * PANEL + 63) / 64; line++) {
+      __builtin_prefetch((const char*)(w + k * PANEL) + AHEAD + 64 * line, 0, 2);
+      __builtin_prefetch((const char*)(other + k * PANEL) + AHEAD + 64 * line, 0, 2);
+    }
+#pragma GCC unroll 16
+    for (int j = 0; j < WIDES; j++) {
+      sum[0][j] += value * W::get(w + k * PANEL + j * LANES);
+      sum[1][j] += value * W::get(other + k * PANEL + j * LANES);
+    }
+  }
+#pragma GCC unroll 16
+  for (int j = 0; j < WIDES; j++) {
+    store_wide(c + j * LANES, sum[0][j]);
+    store_wide(d + j * LANES, sum[1][j]);
+  }
+}
+
+// Two panels that follow each other, `apart` weights from one to the next.
+template <class W>
+static inline void two_panels(int rows, const float* const* a, int64_t from, const typename W::Kept* w, int64_t apart,
+                              int64_t depth, float* const* c, int64_t column) {
+  if (rows == 1 && WIDES <= 4) {
+    row_of_two<W>(a[0] + from, w, w + apart, depth, c[0] + column, c[0] + column + PANEL);
+  } else {
+    panel<W>(rows, a, from, w, depth, c, column);
+    panel<W>(rows, a, from, w + apart, depth, c, column + PANEL);
   }
 }
 
