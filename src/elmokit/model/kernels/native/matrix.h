@@ -64,12 +64,15 @@ template <class W, int FETCH>
 static inline void rows_of_panel(int rows, const float* const* a, int64_t from, const typename W::Kept* w, int depth,
                                  float* const* c, int64_t column, const char* next) {
   int r = 0;
-  // One row alone takes as long as two: the last four of three and one are better two and two.
-  while (rows - r >= ROWS) {
-    const int now = rows - r == ROWS + 1 ? (ROWS + 1) / 2 : ROWS;
-    few<ROWS, W, FETCH>(now, a + r, from, w, depth, c + r, column, next);
+  for (; rows - r >= ROWS && (ROWS == 1 || rows - r != ROWS + 1); r += ROWS) {
+    tile<ROWS, W, FETCH>(a + r, from, w, depth, c + r, column, next);
     next += depth / 4 * 64 * FETCH;
-    r += now;
+  }
+  // One row alone takes as long as two: the last four are better two and two than three and one.
+  constexpr int HALF = (ROWS + 1) / 2;
+  if (rows - r == ROWS + 1 && ROWS > 1) {
+    tile<HALF, W, FETCH>(a + r, from, w, depth, c + r, column, next);
+    r += HALF;
   }
   if (r < rows) few<ROWS, W, FETCH>(rows - r, a + r, from, w, depth, c + r, column, next);
 }
@@ -95,7 +98,7 @@ static inline void panel(int rows, const float* const* a, int64_t from, const ty
       for (int i = 0; i < now * PANEL; i += LANES) store_wide(wide + i, W::get(piece + i));
     if (rows <= 3 * ROWS)
       rows_of_panel<Float32, 4>(rows, a, from + k, floats, now, c, column, next);
-    else if (rows < 6 * ROWS)
+    else if (rows < 4 * ROWS)
       rows_of_panel<Float32, 2>(rows, a, from + k, floats, now, c, column, next);
     else
       rows_of_panel<Float32, 1>(rows, a, from + k, floats, now, c, column, next);
