@@ -240,6 +240,20 @@ def test_a_model_that_has_run_can_be_copied_and_pickled():
         assert torch.equal(other.contextualise(x, mask).layers, expected)
 
 
+def test_other_shapes_are_refused_before_they_are_read():
+    model = make(16, 8)
+    x, mask = batch(2, 3, 8, [3, 2])
+    state = model.zero_state(2)
+    with pytest.raises(ValueError, match=r"x: expected \(2, 3, 8\), found \(2, 3, 7\)"):
+        model.contextualise(x[..., :7], mask)
+    with pytest.raises(ValueError, match="cell: expected"):
+        model.contextualise(x, mask, BiLMState(state.hidden, state.cell[..., :-1]))
+    with pytest.raises(ValueError, match="hidden: expected"):
+        model.run((x, x), mask, BiLMState(state.hidden[..., :-1], state.cell))
+    with pytest.raises(ValueError, match="begins: expected"):
+        model.run((x, x), mask, state, begins=mask[:, :-1])
+
+
 def test_other_types_and_devices_take_the_definition():
     model = make(16, 8).double()
     x, mask = batch(2, 3, 8, [3, 2])

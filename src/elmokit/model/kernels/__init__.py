@@ -1,7 +1,10 @@
 """Fast paths for what the modules beside this folder define: drop-in, and tested against them.
 
 library       the native library: found, loaded, its structs
+packing       weights as it reads them, and until when
 layers        LSTM weights, packed once
 recurrent     all layers of both directions at once; and one layer of both, with gradients
+steps         the former by torch alone, where the library cannot
 convolution   character filters by tables
+linear        linear maps and highways, for reading
 """

@@ -47,6 +47,9 @@ def stack(
     backward its first, and the states are those before them.
     """
     config = lstms[0][0].config
+    places = (DIRECTIONS, len(lstms[0]), len(x))
+    _expect(("x", x, (*x.shape[:2], config.width)), ("lengths", lengths, (len(x),)))
+    _expect(("hidden", hidden, (*places, config.width)), ("cell", cell, (*places, config.cells)))
     order = longest_first(lengths)
     if order is not None:
         x, lengths = x[order], lengths[order]
@@ -100,6 +103,15 @@ def layer(
 
     As ProjectedLSTM.forward, of which this is the fast path; begins [B, T] as there.
     """
+    rows, steps, _ = xs[0].shape
+    _expect(("lengths", lengths, (rows,)))
+    for lstm, x, state in zip(lstms, xs, states):
+        _expect(("x", x, (rows, steps, lstm.input_weight.shape[1])))
+        _expect(
+            ("hidden", state.hidden, (rows, lstm.config.width)), ("cell", state.cell, (rows, lstm.config.cells))
+        )
+    if begins is not None:
+        _expect(("begins", begins, (rows, steps)))
     order = longest_first(lengths)
     if order is not None:
         xs, lengths = [x[order] for x in xs], lengths[order]
@@ -111,6 +123,13 @@ def layer(
         back = torch.argsort(order)
         results = tuple(result[back] for result in results)
     return [(results[i], LSTMState(results[i + 1], results[i + 2])) for i in (0, 3)]
+
+
+def _expect(*given: tuple[str, Tensor, tuple[int, ...]]) -> None:
+    """The library reads where it is told: a tensor of another shape must not come so far."""
+    for name, tensor, shape in given:
+        if tensor.shape != shape:
+            raise ValueError(f"{name}: expected {shape}, found {tuple(tensor.shape)}")
 
 
 def longest_first(lengths: Tensor) -> Tensor | None:
@@ -125,7 +144,7 @@ def _weights(lstm: ProjectedLSTM) -> tuple[Tensor, ...]:
 
 
 class Shelf:
-    """Memory for what the way back needs, kept from one step to the next: fresh pages cost a seventh of a step."""
+    """Memory for what the way back needs, kept from step to step: fresh pages took a fifth of the way there."""
 
     MOST = 32  # tensors: those of four layers and more
 
@@ -194,7 +213,8 @@ class _Layer(torch.autograd.Function):
             runs.append((x, hidden, start, gates, kept, activated, projected))
             results += [out, after_hidden, after_cell[:, : config.cells]]
         _call("elmo_forward", layers, passes, 1)
-        ctx.lstms, ctx.layers, ctx.runs, ctx.counted, ctx.begun = lstms, layers, runs, counted, begun
+        ctx.lstms, ctx.layers, ctx.passes, ctx.runs = lstms, layers, passes, runs
+        ctx.counted, ctx.begun = counted, begun
         return tuple(results)
 
     @staticmethod
@@ -204,34 +224,20 @@ class _Layer(torch.autograd.Function):
             raise RuntimeError("the way back through an LSTM layer can be gone once: its gates are overwritten")
         config, layers = ctx.lstms[0].config, ctx.layers
         cells = layers[0].cells
-        passes, works = [], []
-        for direction, (x, _, start, gates, kept, activated, projected) in enumerate(ctx.runs):
+        works = []
+        for direction, (passed, run) in enumerate(zip(ctx.passes, ctx.runs)):
+            projected = run[-1]
             out, hidden, cell = gradients[3 * direction : 3 * direction + 3]
             out = out.contiguous()
             hidden = hidden.clone(memory_format=torch.contiguous_format)
             cell = F.pad(cell, (0, cells - config.cells)).clone(memory_format=torch.contiguous_format)
             projected_gradient = torch.empty_like(projected)
-            passes.append(
-                Pass(
-                    rows=x.shape[0],
-                    steps=x.shape[1],
-                    lengths=ctx.counted.data_ptr(),
-                    begins=None if ctx.begun is None else ctx.begun.data_ptr(),
-                    hidden=hidden.data_ptr(),
-                    cell=cell.data_ptr(),
-                    gates=gates.data_ptr(),
-                    cells=kept.data_ptr(),
-                    activated=activated.data_ptr(),
-                    projected=projected.data_ptr(),
-                    out_gradient=out.data_ptr(),
-                    gradient_row=out.stride(0),
-                    gradient_token=out.stride(1),
-                    projected_gradient=projected_gradient.data_ptr(),
-                    start_cell=start.data_ptr(),
-                )
-            )
+            # The same pass, the other way: its state is now a gradient.
+            passed.hidden, passed.cell = hidden.data_ptr(), cell.data_ptr()
+            passed.out_gradient, passed.gradient_row, passed.gradient_token = out.data_ptr(), *out.stride()[:2]
+            passed.projected_gradient = projected_gradient.data_ptr()
             works.append((out, hidden, cell, projected_gradient))
-        _call("elmo_backward", layers, passes)
+        _call("elmo_backward", layers, ctx.passes)
         results: list[Tensor | None] = [None, None, None]
         for layer, run, work in zip(layers, ctx.runs, works):
             results += _layer_gradients(config.cells, layer, ctx.counted, ctx.begun, run, work)

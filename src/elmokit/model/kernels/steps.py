@@ -15,7 +15,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from elmokit.model.kernels.layers import Kept
 from elmokit.model.kernels.recurrent import DIRECTIONS, StackOutput
 from elmokit.model.lstm import LSTMState, ProjectedLSTM
 from elmokit.model.rows import TOGETHER, whole_rows
@@ -39,10 +38,8 @@ def stack(
     lengths: Tensor,
     hidden: Tensor,
     cell: Tensor,
-    *,
-    kept: Kept = "float32",
 ) -> StackOutput:
-    """As recurrent.stack, without gradients; `kept` is the library's affair: weights are used as they are."""
+    """As recurrent.stack, without gradients; weights are used as they are."""
     width = x.shape[2]
     plan = _Plan.of(lengths, x.shape[1])
     ordered = plan.order.to(x.device)

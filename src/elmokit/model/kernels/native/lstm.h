@@ -11,7 +11,7 @@ constexpr int64_t CHUNK = 256;  // rows of gates that are made from the inputs i
 typedef Array<float> Floats;
 typedef Array<float*> Rows;
 
-// C[rows, columns] += A W, W in panels along its columns. With int8 weights, C is `base` + scale * (A W).
+// C[rows, columns] += A W, W in panels along its columns.
 template <class W>
 static void product(int rows, const float* const* a, const void* weights, int64_t depth, int64_t columns,
                     float* const* c) {
