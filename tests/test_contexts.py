@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conftest import make_elmo
-from elmokit.embed.contexts import cosines, read_marked, word_vectors
+from elmokit.embed.contexts import cosines, nearest, read_marked, word_vectors
 
 ELMO = make_elmo(tokeniser="words")
 
@@ -45,3 +45,22 @@ def test_cosines_by_layer():
     first, second = cosines(vectors)
     np.testing.assert_allclose(first, [[1, 0, 0], [0, 1, 0], [0, 0, 0]], atol=1e-12)
     np.testing.assert_allclose(second, [[1, 1, -1], [1, 1, -1], [-1, -1, 1]], atol=1e-12)
+
+
+def test_the_nearest_contexts_are_those_of_all_that_are_nearest():
+    sentences = [elmo_tokens.split() for elmo_tokens in ("a b c", "the bank .", "c b a", "the bank of it", ". 12")]
+    query = read_marked(ELMO, "by the [bank] of it")
+    wanted = word_vectors(ELMO, [query])[0, 2]
+    by_hand = []
+    for tokens in sentences[:4]:
+        vectors = ELMO.embed([tokens], layers=2)[0]
+        near = [
+            v @ wanted / np.linalg.norm(v) / np.linalg.norm(wanted) if t != "." else -2
+            for t, v in zip(tokens, vectors)
+        ]
+        by_hand.append((max(near), tokens, int(np.argmax(near))))
+    by_hand.sort(key=lambda each: -each[0])
+    found = nearest(ELMO, query, sentences, layer=2, most=3)
+    assert [(near.sentence.tokens, near.sentence.start) for near in found] == [each[1:] for each in by_hand[:3]]
+    np.testing.assert_allclose([near.cosine for near in found], [each[0] for each in by_hand[:3]], rtol=1e-5)
+    assert nearest(ELMO, query, [query.tokens, ["."], []], layer=1) == []  # itself, and what is no word

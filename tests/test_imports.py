@@ -1,4 +1,4 @@
-"""Dependencies point one way: text -> model -> checkpoint -> formats -> embed -> cli. And help is light."""
+"""Dependencies point one way: text -> model -> checkpoint -> formats -> embed -> analysis -> cli; light help."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ ORDER = [
     "pretrain",
     "formats",
     "embed",
+    "analysis",
     "compat",
     "cli",
 ]

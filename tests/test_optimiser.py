@@ -246,11 +246,12 @@ def test_rows_are_there_when_the_softmax_is_sampled_and_only_then():
         # after 20 % of warm-up, the middle is 60 % of the budget, and a quarter of the rest is 40 %
         ("linear", {0.4: 0.775, 0.6: 0.55, 1.0: 0.1, 1.7: 0.1}),
         ("cosine", {0.4: 0.1 + 0.45 * (1 + math.sqrt(0.5)), 0.6: 0.55, 1.0: 0.1, 1.7: 0.1}),
+        ("trapezoid", {0.4: 1.0, 0.75: 1.0, 0.875: 0.55, 1.0: 0.1, 1.7: 0.1}),  # down over the last quarter
         ("constant", {0.4: 1.0, 1.0: 1.0, 1.7: 1.0}),
     ],
 )
 def test_schedules(schedule, expected):
-    config = OptimiserConfig(schedule=schedule, learning_rate=3.0, warmup=0.2, final=0.1)
+    config = OptimiserConfig(schedule=schedule, learning_rate=3.0, warmup=0.2, cooldown=0.25, final=0.1)
     for progress, share in {0.0: 0.0, 0.05: 0.25, 0.1: 0.5, 0.2: 1.0, **expected}.items():
         assert learning_rate(progress, config) == pytest.approx(3 * share, abs=1e-12), progress
     assert learning_rate(0.0, dataclasses.replace(config, warmup=0.0)) == 3.0
@@ -277,6 +278,8 @@ def test_settings_come_from_a_recipe_and_go_back():
         {"row_weight_decay": -0.1},
         {"betas": (0.9, 1.0)},
         {"warmup": 1.0},
+        {"cooldown": 0.0},
+        {"cooldown": 0.6, "schedule": "trapezoid", "warmup": 0.5},
         {"final": 1.5},
         {"clip_norm": 0.0},
     ],

@@ -117,6 +117,25 @@ def test_stopped_and_resumed_the_run_is_the_same_to_the_bit(tmp_path, stops, set
     assert lines(tmp_path / "whole") == lines(tmp_path / "run")
 
 
+def test_on_the_level_a_budget_may_change_as_if_it_had_always_been_that(tmp_path):
+    level = ("optimiser.schedule=trapezoid", "optimiser.warmup=0.0")
+    whole = make_run(tmp_path / "whole", tokens=1500, settings=level)
+    whole.train()
+    whole.close()
+    run = make_run(tmp_path / "run", tokens=100_000, settings=level)
+    assert not run.train(stop=stop_after(10)).finished
+    run.close()
+    Run.open(tmp_path / "run", budget=Budget(tokens=1500)).close()
+    shorter = Run.open(tmp_path / "run")  # the budget is kept
+    assert shorter.train().finished
+    shorter.close()
+    assert_same(tmp_path / "whole", tmp_path / "run")
+    longer = Run.open(tmp_path / "run", budget=Budget(tokens=1800))
+    assert longer.train().finished
+    assert longer.trainer.tokens > shorter.trainer.tokens
+    longer.close()
+
+
 def test_a_damaged_last_checkpoint_falls_back_to_the_one_before(tmp_path):
     run = make_run(tmp_path / "run", checkpoint_seconds=0.0)  # one after every step
     run.train(stop=stop_after(6))

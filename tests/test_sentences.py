@@ -100,6 +100,14 @@ CASES = [
     "내 고향은 서울입니다 .|그립습니다 .",
     '그는 " 간다 . " 라고 말했다 .|" 정말 ? "|나는 웃었다 .',
     "네.|알겠습니다.",
+    "그는 “나는 간다.”라고 말했다.|그녀는 웃었다.",
+    "그는 \"간다.\"고 했다.|그는 '온다.'며 웃었다.",
+    "예수는 “일어나라.” 하셨다.|“싫다.” 라던 그는 “가자!” 하며 일어났다.",
+    "값은 3.5이다.|그리고 3.5 배가 되었다.",
+    "J. K. 롤링과 존 F. 케네디는 U.S. 정부와 Acme Inc. 회장을 Dr. 김에게 소개했다.|끝.",
+    "대회는 2024. 5. 3. 서울에서, 2024. 6. 부산에서 열렸다.|모두 갔다.",
+    "그는 3. 리가에서 뛰었다.|그는 떠났다.",
+    "주소는 example.한국 이고 학생.노동자 모두 야후!코리아 를 쓴다.",
     # Chinese and Japanese need no space
     "我爱北京。|你呢？|好！",
     "他说：“走。”|我们走了。",
@@ -136,6 +144,23 @@ def test_cuts(expected: str, form: Literal["NFC", "NFD"]) -> None:
 )
 def test_white_space(text: str, expected: str) -> None:
     assert cut(text) == expected
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize(
+    "expected",
+    [
+        "그는 갔다.|그녀는 왔다.",
+        "갔어요?|네.",
+        "정말일까!?|“그래.”",
+        "갔다.|‘대수’라는 말",
+        "갔다...그리고",
+        "그는 갔다.”라고",
+    ],
+)
+def test_korean_sentences_without_a_space(expected: str, form: Literal["NFC", "NFD"]) -> None:
+    expected = unicodedata.normalize(form, expected)
+    assert cut(expected.replace("|", "")) == expected
 
 
 def test_offsets_point_into_the_text_as_given() -> None:

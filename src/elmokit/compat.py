@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from elmokit.atomic import replacing
-from elmokit.checkpoint import Checkpoint
+from elmokit.formats import open_checkpoint
 from elmokit.formats.bilm_hdf5 import read_bilm
 from elmokit.hdf5 import new_hdf5
 from elmokit.model.bilm import BiLM, add_boundaries, token_mask
@@ -291,7 +291,7 @@ def _load(options_file: str | Path | None, weight_file: str | Path | None) -> tu
     for file in (options_file, weight_file):
         if "://" in str(file):
             raise ValueError(f"expected a path, found {file}: download the file first and give its path")
-    checkpoint = Checkpoint.load(options_file) if weight_file is None else read_bilm(options_file, weight_file)
+    checkpoint = open_checkpoint(options_file) if weight_file is None else read_bilm(options_file, weight_file)
     if not isinstance(checkpoint.mapper, ByteMapper):
         raise ValueError(
             f"{options_file}: expected a model over UTF-8 bytes, this one reads other ids: use elmokit.Elmo"

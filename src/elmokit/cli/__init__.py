@@ -14,8 +14,10 @@ from elmokit.cli.embed import embed
 from elmokit.cli.fill import fill
 from elmokit.cli.finetune import finetune
 from elmokit.cli.info import info
+from elmokit.cli.models import models
 from elmokit.cli.perplexity import perplexity
 from elmokit.cli.pretrain import pretrain
+from elmokit.cli.probe import probe
 from elmokit.cli.score import score
 from elmokit.cli.similar import similar
 
@@ -27,8 +29,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     epilog="Example: `elmo embed text.txt -o vectors.h5 --model MODEL`. Each command has its own --help.",
 )
-for command in (embed, similar, info, convert, pretrain, finetune, perplexity, score, fill):
+for command in (embed, similar, info, models, convert, pretrain, finetune, perplexity, score, fill):
     app.command()(command)
+app.add_typer(probe, name="probe")
 
 
 def _version(wanted: bool) -> None:

@@ -13,7 +13,7 @@ from elmokit.cli.options import AsJson
 
 def info(
     what: Annotated[
-        str, typer.Argument(metavar="MODEL|VECTORS", help="A model folder or name, or a vector file.")
+        str, typer.Argument(metavar="MODEL|VECTORS", help="A model's folder, name or hub id, or a vector file.")
     ],
     as_json: AsJson = False,
 ) -> None:
@@ -41,15 +41,17 @@ def info(
 
 
 def _model_facts(source: str) -> dict[str, str | int]:
-    from elmokit.formats import kind_of, open_checkpoint
+    from elmokit.formats import BUNDLED, kind_of, locate, open_checkpoint
     from elmokit.text.characters import ByteMapper
+    from elmokit.text.jamo import JamoMapper
 
-    checkpoint = open_checkpoint(source)
+    folder = locate(source)
+    checkpoint = open_checkpoint(folder)
     config = checkpoint.bilm.config
     lstm, encoder, mapper = config.lstm, config.encoder, checkpoint.mapper
     facts: dict[str, str | int] = {
         "model": source,
-        "format": (kind_of(Path(source)) if Path(source).is_dir() else None) or "bundled",
+        "format": "bundled" if folder.parent == BUNDLED else kind_of(folder) or "unknown",
         "layers": config.layers,
         "width of a layer": config.width,
         "LSTM": f"{lstm.layers} layers a direction, {lstm.cells} cells projected to {lstm.width}",
@@ -63,8 +65,12 @@ def _model_facts(source: str) -> dict[str, str | int]:
         else "nothing",
         "digest": checkpoint.digest,
     }
+    if not Path(source).is_dir():
+        facts["folder"] = str(folder)
     if isinstance(mapper, ByteMapper):
         facts["spelling"] = "as published (bytes may be cut)" if mapper.published else "whole characters"
+    elif isinstance(mapper, JamoMapper):
+        facts["spelling"] = "jamo, whole syllables"
     return facts
 
 

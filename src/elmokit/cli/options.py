@@ -12,12 +12,12 @@ Model = Annotated[
         "--model",
         "-m",
         envvar="ELMO_MODEL",
-        help="A model folder (elmokit's, bilm-tf's/AllenNLP's or ELMoForManyLangs'), or a bundled model's name.",
+        help="A bundled name, a folder (elmokit's, AllenNLP's, ELMoForManyLangs'), or owner/name on the hub.",
     ),
 ]
 Tokeniser = Annotated[
     str | None,
-    typer.Option(help="whitespace (the text is tokenised) or words; by default the model's own."),
+    typer.Option(help="whitespace (the text is tokenised), words or korean; by default the model's own."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; by default what torch chooses.")]

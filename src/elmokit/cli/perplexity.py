@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def perplexity(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model folder, or a bundled model's name.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A folder, a bundled name, or owner/name on the hub.")
+    ],
     texts: Annotated[
         list[str], typer.Argument(metavar="TEXT...", help="Text files, also .gz .bz2 .xz .zst; - is stdin.")
     ],

@@ -23,6 +23,7 @@ from elmokit.cli.training import (
     Workers,
     check_out,
     make_budget,
+    open_text,
     prepare_text,
     show_plan,
     tell_outcome,
@@ -70,6 +71,8 @@ def pretrain(
 
     `elmo pretrain --out my-elmo --resume`
 
+    `elmo pretrain --out my-elmo --resume --hours 12` (longer than was planned, or shorter)
+
     `torchrun --nproc-per-node 4 -m elmokit pretrain --out my-elmo --resume`
     """
     use_threads(threads)
@@ -81,7 +84,10 @@ def pretrain(
         if resume:
             if texts:
                 raise ValueError("--resume goes on with the text that the run began with: leave TEXT out")
-            run = Run.open(out, ranks)
+            budget = None
+            if any(value is not None for value in (tokens, epochs, hours)):
+                budget = make_budget(open_text(out), tokens, epochs, hours, default=10)
+            run = Run.open(out, ranks, budget)
         else:
             if not texts:
                 raise ValueError("no text given: name files or folders, or --resume a run")

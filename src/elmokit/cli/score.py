@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def score(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model folder, or a bundled model's name.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A folder, a bundled name, or owner/name on the hub.")
+    ],
     source: Annotated[
         str, typer.Argument(metavar="[FILE|-]", help="One sentence a line; also .gz .bz2 .xz .zst; - is stdin.")
     ] = "-",

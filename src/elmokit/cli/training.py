@@ -71,7 +71,7 @@ def prepare_text(
     """The first rank tokenises; the others wait until it lies there."""
     from rich.console import Console
 
-    from elmokit.pretrain.prepared import PreparedCorpus, prepare
+    from elmokit.pretrain.prepared import prepare
     from elmokit.pretrain.run import CORPUS
     from elmokit.text.tokens import make_tokeniser
 
@@ -90,6 +90,14 @@ def prepare_text(
                 report=lambda progress: status.update(f"reading the text: {progress.tokens:,} tokens"),
             )
     ranks.sum(0.0)  # the others wait here
+    return open_text(out)
+
+
+def open_text(out: Path) -> PreparedCorpus:
+    """The text of a run, as it was prepared."""
+    from elmokit.pretrain.prepared import PreparedCorpus
+    from elmokit.pretrain.run import CORPUS
+
     return PreparedCorpus.open(out / CORPUS / "train")
 
 

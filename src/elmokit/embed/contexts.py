@@ -51,6 +51,31 @@ def word_vectors(elmo: Elmo, sentences: Sequence[MarkedSentence]) -> NDArray[np.
     return np.stack([array[:, s.start : s.end].mean(axis=1) for s, array in zip(sentences, layers)])
 
 
+class Near(NamedTuple):
+    cosine: float
+    sentence: MarkedSentence
+
+
+def nearest(
+    elmo: Elmo, query: MarkedSentence, sentences: Sequence[Sequence[str]], *, layer: int, most: int = 3
+) -> list[Near]:
+    """The tokens of `sentences` whose vectors in a layer are nearest to the marked word's, one a sentence at most.
+
+    What is no word (punctuation, numbers) is passed over. For a few thousand sentences: all are compared.
+    """
+    (wanted,) = word_vectors(elmo, [query])[:, layer].astype(np.float64)
+    wanted /= np.linalg.norm(wanted) or 1.0
+    found = []
+    for tokens, vectors in zip(sentences, elmo.stream(sentences, layers=layer)):
+        words = [i for i, token in enumerate(tokens) if any(letter.isalpha() for letter in token)]
+        if list(tokens) == query.tokens or not words:
+            continue
+        near = vectors[words] @ wanted / np.maximum(np.linalg.norm(vectors[words], axis=-1), 1e-12)
+        place = words[int(near.argmax())]
+        found.append(Near(float(near.max()), MarkedSentence(list(tokens), place, place + 1)))
+    return sorted(found, key=lambda each: -each.cosine)[:most]
+
+
 def cosines(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
     """[S, layers, D] -> the cosine of every pair by layer [layers, S, S]; 0 beside a vector of zeros."""
     by_layer = vectors.astype(np.float64).swapaxes(0, 1)

@@ -74,9 +74,11 @@ class Elmo:
         self.state = self._state_policy(state, warm_text)
 
     @classmethod
-    def from_pretrained(cls, source: str | Path, **options: Any) -> Elmo:
-        """A bundled model by name, or a folder: elmokit's own, bilm-tf's/AllenNLP's or ELMoForManyLangs'."""
-        return cls(open_checkpoint(source), **options)
+    def from_pretrained(cls, source: str | Path, *, revision: str | None = None, **options: Any) -> Elmo:
+        """A folder (elmokit's own, bilm-tf's/AllenNLP's or ELMoForManyLangs'), a bundled model by name, or a model
+        on the Hugging Face Hub: "owner/name", of a `revision` (a branch, a tag or a commit hash) if given.
+        """
+        return cls(open_checkpoint(source, revision), **options)
 
     @classmethod
     def from_original(

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from elmokit.model.bilm import BiLM
 from elmokit.model.kernels.library import usable
-from elmokit.model.kernels.packing import fingerprint
+from elmokit.model.kernels.packing import fingerprint, weights_of
 from elmokit.text.characters import TokenMapper
 
 BYTES = 64 << 20  # of vectors; as many characters of tokens at most
@@ -60,7 +60,7 @@ class TokenLayer:
 
     def _make_room(self, keys: list[Key]) -> None:
         """Every one of these keys has its place."""
-        weights = list(self.bilm.encoder.parameters())
+        weights = weights_of(self.bilm.encoder)
         now = fingerprint(weights)
         # Without the library, a word's last bits depend on the words that it is computed with: none is kept then.
         if now != self._weights or not usable(*weights):

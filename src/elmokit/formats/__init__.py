@@ -30,23 +30,40 @@ def kind_of(folder: Path) -> str | None:
     """'elmokit', 'bilm' (bilm-tf, AllenNLP), 'many-langs' (ELMoForManyLangs), or None."""
     if is_checkpoint(folder):
         return "elmokit"
-    if (folder / "encoder.pkl").is_file() or (folder / "token_embedder.pkl").is_file():
-        return "many-langs"
-    return "bilm" if find_published(folder) else None
+    if find_published(folder):  # before what holds pickles: a folder from the hub is never read as such
+        return "bilm"
+    pickled = (folder / "encoder.pkl").is_file() or (folder / "token_embedder.pkl").is_file()
+    return "many-langs" if pickled else None
 
 
-def open_checkpoint(source: str | Path) -> Checkpoint:
-    """A bundled model by name, or a folder in any of the formats that `kind_of` knows."""
-    folder = Path(source)
-    if not folder.exists() and str(source) in bundled_names():
-        folder = BUNDLED / str(source)
-    if not folder.is_dir():
-        what = "is a file, not a model folder" if folder.exists() else "is no folder"
-        known = bundled_names()
-        raise ValueError(
-            f"{source} {what} and no bundled model; "
-            + (suggest(str(source), known) if known else "this release bundles none: give a folder's path")
-        )
+def locate(source: str | Path, revision: str | None = None) -> Path:
+    """The folder of a model: an existing folder, else a bundled model's, else one fetched from the hub.
+
+    A `Path` is a folder's or a bundled model's: only text is ever looked up on the network.
+    """
+    folder, name = Path(source), str(source)
+    known = bundled_names()
+    if folder.is_dir() or (not folder.exists() and name in known):
+        if revision is not None:
+            raise ValueError(
+                f"revision={revision!r} goes with a Hugging Face Hub id; {name} is a model's folder here"
+            )
+        return folder if folder.is_dir() else BUNDLED / name
+    if isinstance(source, str) and "/" in source and not folder.exists():
+        from elmokit.formats.hub import fetch
+
+        return fetch(source, revision)
+    what = "is a file, not a model folder" if folder.exists() else "is no folder"
+    hint = suggest(name, known) if known else "this release bundles none: give a folder's path"
+    raise ValueError(f"{name} {what} and no bundled model; {hint} (on the Hugging Face Hub: owner/name)")
+
+
+def open_checkpoint(source: str | Path, revision: str | None = None) -> Checkpoint:
+    """A folder in any of the formats that `kind_of` knows, a bundled model by name, or "owner/name" on the hub.
+
+    revision    of a model on the hub: a branch, a tag or a commit hash; also "owner/name@revision".
+    """
+    folder = locate(source, revision)
     kind = kind_of(folder)
     if kind == "bilm":
         from elmokit.formats.bilm_hdf5 import read_bilm

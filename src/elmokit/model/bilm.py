@@ -16,6 +16,7 @@ from elmokit.model.char_encoder import CharEncoder, CharEncoderConfig
 from elmokit.model.kernels import recurrent, steps
 from elmokit.model.kernels.layers import Kept
 from elmokit.model.kernels.library import usable
+from elmokit.model.kernels.packing import weights_of
 from elmokit.model.lstm import LSTMConfig, LSTMState, ProjectedLSTM
 from elmokit.model.rows import whole_rows
 from elmokit.model.word_encoder import WordEncoder, WordEncoderConfig
@@ -88,7 +89,7 @@ class BiLM(nn.Module):
         lengths = mask.sum(dim=1)
         x = x * mask.unsqueeze(-1)
         weights = [
-            parameter for lstm in (*self.forward_lstms, *self.backward_lstms) for parameter in lstm.parameters()
+            parameter for lstm in (*self.forward_lstms, *self.backward_lstms) for parameter in weights_of(lstm)
         ]
         wanted = torch.is_grad_enabled() and any(part.requires_grad for part in (x, *state, *weights))
         if not wanted:
@@ -155,7 +156,7 @@ def run_layer(
 ) -> list[tuple[Tensor, LSTMState]]:
     """One layer of both directions: both at once by the native library, or one after the other."""
     plain = all(isinstance(lstm, ProjectedLSTM) for lstm in lstms)
-    weights = [parameter for lstm in lstms for parameter in lstm.parameters()]
+    weights = [parameter for lstm in lstms for parameter in weights_of(lstm)]
     if plain and usable(*xs, *(part for state in states for part in state), *weights):
         return recurrent.layer(lstms, xs, mask.sum(dim=1), states, begins)
     return [lstm(x, mask, state, begins) for lstm, x, state in zip(lstms, xs, states)]

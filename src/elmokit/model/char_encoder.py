@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from elmokit.model.kernels import convolution, linear
 from elmokit.model.kernels.library import usable
+from elmokit.model.kernels.packing import weights_of
 from elmokit.model.rows import row_chunks, whole_rows
 from elmokit.text.characters import BYTE_CHARACTERS
 
@@ -72,7 +73,7 @@ class Highway(nn.Module):
             nn.init.constant_(part.bias, bias)
 
     def forward(self, x: Tensor) -> Tensor:  # [N, F] -> [N, F]
-        if linear.reads(x, *list(self.parameters())):
+        if linear.reads(x, *weights_of(self)):
             return linear.highway(self.transform, self.carry, x)
         carry = torch.sigmoid(self.carry(x))
         return carry * F.relu(self.transform(x)) + (1 - carry) * x

@@ -21,9 +21,10 @@ from elmokit.model.language_head import LanguageHead, SoftmaxRows
 class OptimiserConfig:
     kind: Literal["adamw", "adagrad"] = "adamw"
     learning_rate: float = 1e-3  # at its highest; Adagrad wants more (the published models had 0.2)
-    schedule: Literal["cosine", "linear", "constant"] = "cosine"  # after the warm-up
+    schedule: Literal["cosine", "linear", "trapezoid", "constant"] = "cosine"  # after the warm-up
     warmup: float = 0.02  # share of the budget, from 0 up to the full rate
-    final: float = 0.0  # what cosine and linear end at, as a share of the full rate
+    cooldown: float = 0.2  # trapezoid: share of the budget, at its end, from the full rate down; level before it
+    final: float = 0.0  # what all but constant end at, as a share of the full rate
     clip_norm: float | None = 10.0  # of all gradients together
     betas: tuple[float, float] = (0.9, 0.999)  # adamw
     eps: float = 1e-8  # adamw
@@ -42,6 +43,11 @@ class OptimiserConfig:
             raise ValueError(f"betas: expected two of 0 or more, below 1, found {self.betas}")
         if not 0 <= self.warmup < 1:
             raise ValueError(f"warmup: expected a share of the budget, 0 or more and below 1, found {self.warmup}")
+        if not 0 < self.cooldown <= 1 or (self.schedule == "trapezoid" and self.warmup + self.cooldown > 1):
+            raise ValueError(
+                f"cooldown: expected a share of the budget, more than 0 and what the warm-up leaves at most, "
+                f"found {self.cooldown}"
+            )
         if not 0 <= self.final <= 1:
             raise ValueError(f"final: expected a share of the learning rate, 0 to 1, found {self.final}")
         if self.clip_norm is not None and not self.clip_norm > 0:
@@ -55,7 +61,12 @@ def learning_rate(progress: float, config: OptimiserConfig) -> float:
     if progress < config.warmup:
         return config.learning_rate * progress / config.warmup
     along = (min(progress, 1.0) - config.warmup) / (1 - config.warmup)
-    left = {"cosine": (1 + math.cos(math.pi * along)) / 2, "linear": 1 - along, "constant": 1.0}[config.schedule]
+    left = {
+        "cosine": (1 + math.cos(math.pi * along)) / 2,
+        "linear": 1 - along,
+        "trapezoid": min(1.0, (1 - along) * (1 - config.warmup) / config.cooldown),
+        "constant": 1.0,
+    }[config.schedule]
     return config.learning_rate * (config.final + (1 - config.final) * left)
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from elmokit.config import build, override, read_toml, suggest
 from elmokit.model.bilm import BiLMConfig
+from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.pretrain.optimiser import OptimiserConfig
 from elmokit.pretrain.train import TrainConfig
 from elmokit.text.characters import ByteMapper
+from elmokit.text.jamo import JamoMapper
 from elmokit.text.tokens import TokeniserConfig
 
 FOLDER = Path(__file__).parent.parent / "recipes"
@@ -19,7 +22,7 @@ FOLDER = Path(__file__).parent.parent / "recipes"
 @dataclass(frozen=True)
 class Recipe:
     model: BiLMConfig = field(default_factory=BiLMConfig)
-    mapper: ByteMapper = field(default_factory=ByteMapper)
+    mapper: ByteMapper | JamoMapper = field(default_factory=ByteMapper)
     tokeniser: TokeniserConfig = field(default_factory=TokeniserConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
@@ -38,4 +41,21 @@ def load_recipe(name: str | Path, settings: Sequence[str] = ()) -> Recipe:
         path = FOLDER / f"{name}.toml"
     elif not path.is_file():
         raise ValueError(f"no recipe file {path}; the bundled recipes are {', '.join(recipe_names())}")
-    return build(Recipe, override(read_toml(path), settings))
+    return _build(override(read_toml(path), settings))
+
+
+def _build(table: Mapping[str, Any]) -> Recipe:
+    """The recipe, with a character table as large as the mapper needs unless the recipe gives its size."""
+    mapper = table.get("mapper")
+    if isinstance(mapper, Mapping):
+        table = {**table, "mapper": {"kind": ByteMapper.kind, **mapper}}
+    recipe = build(Recipe, table)
+    encoder, (characters, _) = recipe.model.encoder, recipe.mapper.table_sizes
+    if not isinstance(encoder, CharEncoderConfig) or encoder.characters == characters:
+        return recipe
+    if "characters" in table.get("model", {}).get("encoder", {}):
+        raise ValueError(
+            f"'model.encoder.characters': the mapper {recipe.mapper.kind!r} makes {characters} ids, found "
+            f"{encoder.characters}: leave the key out"
+        )
+    return replace(recipe, model=replace(recipe.model, encoder=replace(encoder, characters=characters)))

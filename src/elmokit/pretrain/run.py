@@ -9,6 +9,7 @@ model/          the model itself, as `elmo embed --model` reads it; curve.png ho
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import math
@@ -114,19 +115,24 @@ class Run:
     @classmethod
     def create(cls, folder: Path, config: RunConfig, ranks: Ranks | None = None) -> Run:
         """A new run over the corpus that lies prepared in folder/corpus."""
-        write_file(folder / RUN, json.dumps({"elmokit": __version__, **dump(config)}, indent=1).encode())
+        _write_config(folder, config)
         return cls(folder, config, ranks)
 
     @classmethod
-    def open(cls, folder: Path, ranks: Ranks | None = None) -> Run:
-        """A run as its last whole checkpoint left it."""
+    def open(cls, folder: Path, ranks: Ranks | None = None, budget: Budget | None = None) -> Run:
+        """A run as its last whole checkpoint left it; another budget than it had is kept from then on."""
         path = folder / RUN
         if not path.is_file():
             raise ValueError(f"{folder} holds no training run: it has no {RUN}")
         table = parse_json(path.read_bytes(), path)
         table.pop("elmokit", None)
-        run = cls(folder, build(RunConfig, table, ""), ranks)
+        config = build(RunConfig, table, "")
+        if budget is not None:
+            config = dataclasses.replace(config, budget=budget)
+        run = cls(folder, config, ranks)
         run._restore()
+        if budget is not None and run.ranks.first:
+            _write_config(folder, config)
         return run
 
     @property
@@ -307,6 +313,10 @@ Pretrained with elmokit {__version__}. Load it with `Elmo.from_pretrained("this 
 Licence of the text and known limits: to be stated by whoever trained it.
 """
         model.save(self.folder / MODEL, overwrite=True)
+
+
+def _write_config(folder: Path, config: RunConfig) -> None:
+    write_file(folder / RUN, json.dumps({"elmokit": __version__, **dump(config)}, indent=1).encode())
 
 
 def _checkpoints(folder: Path) -> list[Path]:

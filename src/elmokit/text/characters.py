@@ -64,7 +64,7 @@ class ByteMapper:
     published: bool = False
 
     def __post_init__(self) -> None:
-        _check_room(self.max_characters_per_token)
+        check_room(self.max_characters_per_token)
 
     @property
     def width(self) -> int:
@@ -101,7 +101,7 @@ class ByteMapper:
             while not self.published and cut > 0 and spelled[cut] & 0xC0 == 0x80:
                 cut -= 1  # spelled[cut] continues a character: leave that character out whole
             spelled = spelled[:cut]
-        self._write(row, np.frombuffer(spelled, dtype=np.uint8))
+        write_word(row, np.frombuffer(spelled, dtype=np.uint8))
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -112,16 +112,8 @@ class ByteMapper:
 
     def _row(self, spelled: bytes, special: int) -> Row:
         row = np.zeros(self.width, dtype=np.int64)
-        self._write(row, np.array([*spelled, special]))
+        write_word(row, np.array([*spelled, special]))
         return row
-
-    @staticmethod
-    def _write(row: Row, inside: NDArray[Any]) -> None:
-        row[:] = PAD + MASK_SHIFT
-        row[0] = BOW + MASK_SHIFT
-        row[1 : 1 + len(inside)] = inside
-        row[1 : 1 + len(inside)] += MASK_SHIFT
-        row[1 + len(inside)] = EOW + MASK_SHIFT
 
 
 class LexiconMapper:
@@ -149,7 +141,7 @@ class LexiconMapper:
             absent = [entry for entry in needed if lexicon is not None and entry not in lexicon]
             if absent:
                 raise ValueError(f"the {name} lexicon has no entry {', '.join(absent)}")
-        _check_room(max_characters_per_token)
+        check_room(max_characters_per_token)
         self.characters = None if characters is None else dict(characters)
         self.words = None if words is None else dict(words)
         self.max_characters_per_token = max_characters_per_token
@@ -210,7 +202,16 @@ class LexiconMapper:
             row[-1] = self.words.get(token, self.words["<oov>"]) + MASK_SHIFT
 
 
-def _check_room(max_characters_per_token: int) -> None:
+def write_word(row: Row, inside: NDArray[Any]) -> None:
+    """What stands between BOW and EOW, without the shift, into a row; PAD fills the rest."""
+    row[:] = PAD + MASK_SHIFT
+    row[0] = BOW + MASK_SHIFT
+    row[1 : 1 + len(inside)] = inside
+    row[1 : 1 + len(inside)] += MASK_SHIFT
+    row[1 + len(inside)] = EOW + MASK_SHIFT
+
+
+def check_room(max_characters_per_token: int) -> None:
     if max_characters_per_token < 3:
         raise ValueError(
             f"max_characters_per_token counts BOW and EOW: expected 3 or more, found {max_characters_per_token}"

@@ -18,6 +18,7 @@ Normalisation = Literal["NFC", "NFKC", "none"]
 TOKENISERS = {
     "whitespace": "elmokit.text.tokens:WhitespaceTokeniser",
     "words": "elmokit.text.tokens:WordsTokeniser",
+    "korean": "elmokit.text.korean:KoreanTokeniser",
 }
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from elmokit.atomic import write_file
 from elmokit.text.characters import ByteMapper, LexiconMapper, Row, TokenMapper
+from elmokit.text.jamo import JamoMapper
 
 BEGIN, END, UNKNOWN = "<S>", "</S>", "<UNK>"
 SPECIALS = (BEGIN, END, UNKNOWN)
@@ -126,7 +127,7 @@ class WordMapper:
 def make_mapper(table: dict[str, Any]) -> TokenMapper:
     """The mapper that `to_dict` described."""
     settings = dict(table)
-    kinds = {"bytes": ByteMapper, "lexicon": LexiconMapper, "words": WordMapper}
+    kinds = {"bytes": ByteMapper, "jamo": JamoMapper, "lexicon": LexiconMapper, "words": WordMapper}
     kind = settings.pop("kind", None)
     if kind not in kinds:
         raise ValueError(f"unknown mapper kind {kind!r}: expected one of {', '.join(kinds)}")

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from elmokit.model.kernels.library import PANEL, Layer
-from elmokit.model.kernels.packing import padded, panels, remembered, up_to
+from elmokit.model.kernels.packing import padded, panels, remembered, up_to, weights_of
 from elmokit.model.lstm import ProjectedLSTM
 
 Kept = Literal["float32", "float16", "int8"]  # how weights are kept; arithmetic is that of float32
@@ -104,5 +104,5 @@ def bound(clip: float | None) -> float:
 
 def packed(lstm: ProjectedLSTM, kept: Kept = "float32", gradients: bool = False) -> PackedLayer:
     """The layer, packed; from an earlier call where the weights are still the same."""
-    weights = list(lstm.parameters())
+    weights = weights_of(lstm)
     return remembered(lstm, (kept, gradients), weights, lambda: PackedLayer(lstm, kept, gradients))

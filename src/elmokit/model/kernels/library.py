@@ -157,9 +157,7 @@ def variant() -> str:
 
 def usable(*tensors: Tensor) -> bool:
     """Can the library work on these? It knows the memory of this machine and floats of 32 bits."""
-    return library() is not None and all(
-        tensor.dtype == torch.float32 and tensor.device.type == "cpu" for tensor in tensors
-    )
+    return library() is not None and all(tensor.dtype == torch.float32 and tensor.is_cpu for tensor in tensors)
 
 
 @cache  # ctypes itself makes a new class at every call, and classes are waste that only the collector finds

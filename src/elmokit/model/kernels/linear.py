@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from elmokit.model.kernels.library import PANEL, Linear, call, usable
-from elmokit.model.kernels.packing import padded, panels, remembered, up_to
+from elmokit.model.kernels.packing import padded, panels, remembered, up_to, weights_of
 from elmokit.model.rows import whole_rows
 
 
@@ -38,7 +38,7 @@ def reads(*tensors: Tensor) -> bool:
 
 def linear(module: nn.Module, x: Tensor) -> Tensor:  # [N, I] -> [N, O]
     """module(x), by the library where it is a linear map that the library can do."""
-    if not (isinstance(module, nn.Linear) and reads(x, *list(module.parameters()))):
+    if not (isinstance(module, nn.Linear) and reads(x, *weights_of(module))):
         learns = torch.is_grad_enabled()
         y: Tensor = module(x if learns else whole_rows(x))[: len(x)]
         return y
@@ -66,7 +66,7 @@ def tanh_(x: Tensor) -> Tensor:
 
 
 def _packed(module: nn.Linear) -> PackedLinear:
-    return remembered(module, "linear", list(module.parameters()), lambda: PackedLinear(module))
+    return remembered(module, "linear", weights_of(module), lambda: PackedLinear(module))
 
 
 def _wide(x: Tensor) -> Tensor:

@@ -1,0 +1,135 @@
+"""Two senses of one word: how often the word in a context is nearer to its own sense than to the other, by layer.
+
+A file is a JSON list of
+
+    {"word": "bank", "senses": [{"gloss": "of a river", "contexts": ["He sat on the [bank] .", "..."]},
+                                {"gloss": "for money", "contexts": ["She works at a [bank] .", "..."]}]}
+
+with two senses an entry and two contexts or more a sense. Each context is a question: it is right if its word's
+mean cosine to the other contexts of its sense is above that to the contexts of the other sense. Equal ones count
+half, so the token layer, which sees the word alone, has 50 % by construction.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmokit.embed.contexts import MarkedSentence, cosines, read_marked, word_vectors
+from elmokit.embed.embedder import Elmo
+from elmokit.text.corpus import LineReader
+
+LIKE = 1e-6  # mean cosines that differ by less are equal
+
+
+class SensePair(NamedTuple):
+    word: str
+    glosses: tuple[str, str]
+    contexts: tuple[list[str], list[str]]
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """Shares of right questions, 0 to 1."""
+
+    word: str
+    by_layer: tuple[float, ...]  # the token layer first
+    mean: float  # of the mean of the layers
+    questions: int
+
+
+@dataclass(frozen=True)
+class PairsProbeResult:
+    by_layer: tuple[float, ...]  # of all questions together
+    mean: float
+    questions: int
+    words: tuple[PairScore, ...]
+
+
+def probe_pairs(elmo: Elmo, path: str | Path) -> PairsProbeResult:
+    pairs = read_pairs(path)
+    marked = [_marked(elmo, pair, f"{path}, entry {i}") for i, pair in enumerate(pairs, start=1)]
+    vectors = word_vectors(elmo, [sentence for sentences in marked for sentence in sentences])  # [S, L, D]
+    words, right, at = [], [], 0
+    for pair, sentences in zip(pairs, marked):
+        here = vectors[at : at + len(sentences)]
+        at += len(sentences)
+        answers = right_answers(here, len(pair.contexts[0]))
+        right.append(answers)
+        words.append(PairScore(pair.word, *_shares(answers), answers.shape[1]))
+    answers = np.concatenate(right, axis=1)
+    return PairsProbeResult(*_shares(answers), answers.shape[1], tuple(words))
+
+
+def right_answers(vectors: NDArray[np.float32], first: int) -> NDArray[np.float64]:
+    """[S, L, D], those of the first sense before those of the second -> [L + 1, S]: 1 right, 0 wrong, 0.5 equal.
+
+    The last row is that of the mean of the layers.
+    """
+    by_layer = cosines(np.concatenate([vectors, vectors.mean(axis=1, keepdims=True)], axis=1))  # [L + 1, S, S]
+    count = len(vectors)
+    second = np.arange(count) >= first
+    same = second[:, None] == second[None, :]
+    own = same & ~np.eye(count, dtype=bool)
+    near = (by_layer * own).sum(axis=2) / own.sum(axis=1)
+    far = (by_layer * ~same).sum(axis=2) / (~same).sum(axis=1)
+    return np.where(np.abs(near - far) < LIKE, 0.5, (near > far).astype(np.float64))
+
+
+def _shares(answers: NDArray[np.float64]) -> tuple[tuple[float, ...], float]:
+    *by_layer, mean = (float(share) for share in answers.mean(axis=1))
+    return tuple(by_layer), mean
+
+
+def _marked(elmo: Elmo, pair: SensePair, where: str) -> list[MarkedSentence]:
+    """All contexts, those of the first sense first; the marked word must be one and the same."""
+    try:
+        sentences = [read_marked(elmo, context) for contexts in pair.contexts for context in contexts]
+    except ValueError as error:
+        raise ValueError(f"{where} ({pair.word!r}): {error}") from None
+    for sentence in sentences:
+        if sentence.word != sentences[0].word:
+            case = " (they differ in case only)" if sentence.word.lower() == sentences[0].word.lower() else ""
+            raise ValueError(
+                f"{where} ({pair.word!r}): expected the same word in [brackets] in all contexts, as the model's "
+                f"tokeniser reads them, found {sentences[0].word!r} and {sentence.word!r}{case}: else the layers "
+                "could tell the senses apart by the word itself"
+            )
+    return sentences
+
+
+def read_pairs(path: str | Path) -> list[SensePair]:
+    with LineReader(path) as lines:
+        text = "\n".join(line.text for line in lines)
+    try:
+        entries = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}, line {error.lineno}: not JSON: {error.msg}") from None
+    if not isinstance(entries, list) or not entries:
+        raise ValueError(f"{path}: expected a JSON list of words with two senses each, found {text[:40]!r}")
+    return [_pair(entry, f"{path}, entry {i}") for i, entry in enumerate(entries, start=1)]
+
+
+def _pair(entry: Any, where: str) -> SensePair:
+    if not isinstance(entry, dict) or not isinstance(entry.get("word"), str):
+        raise ValueError(f'{where}: expected {{"word": ..., "senses": [..., ...]}}, found {str(entry)[:60]}')
+    where = f"{where} ({entry['word']!r})"
+    senses = entry.get("senses")
+    if not isinstance(senses, list) or len(senses) != 2:
+        found = len(senses) if isinstance(senses, list) else "none"
+        raise ValueError(f"{where}: expected exactly two senses, found {found}")
+    for sense in senses:
+        contexts = sense.get("contexts") if isinstance(sense, dict) else None
+        if not isinstance(contexts, list) or not all(isinstance(context, str) for context in contexts):
+            raise ValueError(f'{where}: expected {{"gloss": ..., "contexts": [...]}}, found {str(sense)[:60]}')
+        if not isinstance(sense.get("gloss"), str):
+            raise ValueError(f"{where}: expected a gloss for each sense, found none in {str(sense)[:60]}")
+        if len(contexts) < 2:
+            raise ValueError(f"{where}: expected two contexts or more a sense, found {len(contexts)}")
+    first, second = senses
+    return SensePair(entry["word"], (first["gloss"], second["gloss"]), (first["contexts"], second["contexts"]))
