@@ -59,7 +59,7 @@ Sentences = list[list[str]]
 OURS, LOOP, TORCH, PACKED = "ours", "definition", "nn.LSTM, padded", "nn.LSTM, packed"
 VOCABULARY = 100_000
 SHORT = 0.05  # seconds: what takes less is run several times in its turn
-ONE_ROUND = 10_000  # sentences: a larger corpus is long enough to be read once
+ONE_ROUND = 3_000  # sentences: a larger corpus is long enough to be read once
 BATCHES, LENGTHS = (64, 256, 1024, 2048, 4096, 8192), (5, 10, 20, 40, 80)
 FORMATS = {
     ",.0f": ("tokens/s", "definition"),
@@ -130,6 +130,11 @@ def read_text(path: Path, elmo: Elmo, count: int) -> Sentences:
     with LineReader(path, "skip") as lines:
         sentences = ([sys.intern(token) for token in elmo.tokens(line.text)] for line in lines)
         return list(islice(filter(None, sentences), count))
+
+
+def first_tokens(sentences: Sentences, count: int) -> Sentences:
+    ends = np.cumsum([len(sentence) for sentence in sentences])
+    return sentences[: 1 + int(np.searchsorted(ends, count))]
 
 
 def tokens_of(sentences: Sentences) -> int:
@@ -334,10 +339,9 @@ def batch(checkpoint: Checkpoint, sentences: Sentences, arguments: argparse.Name
 
     compare("batch tokens", dict.fromkeys(BATCHES, some), True, option="batch_tokens")
     compare("sentence length", {n: made_up([n] * max(1, 20 * arguments.sentences // n)) for n in LENGTHS}, True)
-    most = min(arguments.corpus, len(sentences))
-    compare(
-        "sentences", {n: sentences[:n] for n in [10**i for i in range(3, 7) if 10**i <= most] or [most]}, False
-    )
+    most = min(arguments.corpus, tokens_of(sentences))
+    sizes = [10**i for i in range(3, 8) if 10**i <= most] or [most]
+    compare("corpus", {n: first_tokens(sentences, n) for n in sizes}, False)
     result["threads"] = by_threads(checkpoint, some, arguments)
     draw(result, arguments.out / "embed.png")
     return result
@@ -361,7 +365,7 @@ def by_threads(checkpoint: Checkpoint, sentences: Sentences, arguments: argparse
 def draw(result: dict[str, list[Row]], path: Path) -> None:
     figure = Figure(figsize=(12, 4), layout="constrained")
     labels = {"batch tokens": "tokens in a batch, with padding", "sentence length": "tokens in a sentence"}
-    labels["sentences"] = "sentences in the corpus"
+    labels["corpus"] = "tokens in the corpus"
     for axes, (heading, label) in zip(figure.subplots(1, 3), labels.items()):
         rows = result[heading]
         for key, name, colour, marker in zip(("tokens/s", "definition"), (OURS, LOOP), COLOURS, MARKERS):
@@ -371,7 +375,7 @@ def draw(result: dict[str, list[Row]], path: Path) -> None:
         axes.set(xlabel=label, xscale="log")
         axes.set_ylim(0, 1.1e-3 * max(row["tokens/s"] for row in rows))
         axes.grid(alpha=0.3)
-        if heading != "sentences":
+        if heading != "corpus":
             axes.set_xticks([row[heading] for row in rows], [f"{row[heading]:,}" for row in rows])
             axes.minorticks_off()
     figure.axes[0].set_ylabel("thousand tokens a second, cold cache")
@@ -427,7 +431,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--recipe", default="small", help="a fresh model of these sizes; small if not given")
     parser.add_argument("--text", type=Path, metavar="FILE", help="one sentence a line; may be compressed")
     parser.add_argument("--sentences", type=int, default=500, metavar="N", help="of text; 500 if not given")
-    parser.add_argument("--corpus", type=int, default=10**5, metavar="N", help="sentences of the largest corpus")
+    parser.add_argument("--corpus", type=int, default=10**5, metavar="N", help="tokens of the largest corpus")
     parser.add_argument("--large", dest="corpus", action="store_const", const=10**6, help="--corpus 1000000")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="5 if not given")
     parser.add_argument("--threads", type=int, metavar="N")
@@ -438,7 +442,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise SystemExit("the native library is not there: there is nothing to compare")
     torch.set_num_threads(arguments.threads or torch.get_num_threads())
     elmo = Elmo.from_recipe(arguments.recipe)
-    count = max(2 * arguments.sentences, arguments.corpus if "batch" in arguments.parts else 0)
+    count = max(2 * arguments.sentences, arguments.corpus // 10 if "batch" in arguments.parts else 0)
     sentences = read_text(arguments.text, elmo, count) if arguments.text else made_up(real_lengths(count))
     if not sentences:
         raise SystemExit(f"{arguments.text}: expected sentences, found none")

@@ -23,6 +23,7 @@ ORDER = [
     "formats",
     "embed",
     "analysis",
+    "tasks",
     "compat",
     "cli",
 ]

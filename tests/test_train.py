@@ -143,6 +143,7 @@ def weights(trainer):
         {},
         {"full_softmax": 1, "negatives": 6},
         {"state": "reset"},
+        {"state": "either"},
         {"softmax_width": 5},
         {"softmax_width": 12, "full_softmax": 1, "negatives": 6},
     ],
@@ -218,6 +219,22 @@ def test_reset_makes_sentences_independent_of_what_came_before(corpus):
     after = trainer.hidden(window)[0]
     for one, two in zip(before, after):  # every row of the first window begins with a sentence
         torch.testing.assert_close(one, two)
+    trainer.close()
+
+
+def test_either_forgets_before_some_sentences_and_not_before_others(corpus):
+    trainer = make_trainer(corpus, state="either", rows=64)
+    window = next(trainer.windows)
+    before = trainer.hidden(window)[0][0]  # [R, T, P]
+    trainer.state = type(trainer.state)(*(torch.randn_like(part) for part in trainer.state))
+    after = trainer.hidden(window)[0][0]
+    same = (before - after).abs().amax(dim=(1, 2)) < 1e-6  # every row of the first window begins with a sentence
+    assert 16 < same.sum() < 48
+    begins = trainer._begins(window)
+    assert not (begins & ~torch.from_numpy(window.begins)).any()
+    assert torch.equal(begins, trainer._begins(window))  # the same step draws the same
+    trainer.step += 1
+    assert not torch.equal(begins, trainer._begins(window))
     trainer.close()
 
 

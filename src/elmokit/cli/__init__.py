@@ -20,6 +20,7 @@ from elmokit.cli.pretrain import pretrain
 from elmokit.cli.probe import probe
 from elmokit.cli.score import score
 from elmokit.cli.similar import similar
+from elmokit.cli.task import task
 
 app = typer.Typer(
     name="elmo",
@@ -32,6 +33,7 @@ app = typer.Typer(
 for command in (embed, similar, info, models, convert, pretrain, finetune, perplexity, score, fill):
     app.command()(command)
 app.add_typer(probe, name="probe")
+app.add_typer(task, name="task")
 
 
 def _version(wanted: bool) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from elmokit.pretrain.prepared import PreparedCorpus
 
 # Kinds of chance: each has random numbers of its own.
-NEGATIVES, DROPOUT = 1, 2
+NEGATIVES, DROPOUT, BEGINS = 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class TrainConfig:
     rows: int = 64  # of a batch, those of all processes together
     steps: int = 20  # of a window: how far back gradients flow
     dropout: float = 0.1
-    state: Literal["carry", "reset"] = "carry"  # reset: every sentence begins from nothing
+    state: Literal["carry", "reset", "either"] = "carry"  # reset: every sentence begins from nothing; either: half
     vocabulary: int = 100_000  # words that are predicted, at most
     min_count: int = 3  # a rarer word is <UNK> when it is to be predicted; as input its characters are read
     negatives: int = 8192
@@ -132,11 +132,21 @@ class Trainer:
         inputs = np.stack([window.forward_inputs, window.backward_inputs])  # [2, R, T]
         both = self.encode(inputs)  # [2, R, T, P]
         mask = torch.ones(both.shape[1:3], dtype=torch.bool)
-        begins = torch.from_numpy(window.begins) if self.config.state == "reset" else None
+        begins = self._begins(window)
         layers, after = self.bilm.run((both[0], both[1]), mask, self.state, begins=begins, dropout=self._dropout)
         above = self.bilm.config.lstm.layers
         tops = [self._dropout(outputs[-1], direction, above) for direction, outputs in enumerate(layers)]
         return tops, BiLMState(*(part.detach() for part in after))
+
+    def _begins(self, window: Window) -> Tensor | None:  # [R, T]
+        """Where the state is forgotten; by chance, draws for the rows of all ranks and takes its own."""
+        if self.config.state == "carry":
+            return None
+        begins = torch.from_numpy(window.begins)
+        if self.config.state == "reset":
+            return begins
+        forgets = self._random(BEGINS).random((self.config.rows, begins.shape[1])) < 0.5
+        return begins & torch.from_numpy(forgets)[self.first_row : self.first_row + len(begins)]
 
     def encode(self, inputs: NDArray[np.int64]) -> Tensor:
         """Stream ids [2, R, T] -> x [2, R, T, P]; each distinct token is computed once."""

@@ -1,0 +1,248 @@
+"""elmo task: a task's model trained, measured and used, with ELMo in it or without."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from elmokit.cli.options import AsJson, Threads, use_threads
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from elmokit.tasks.model import TaskModel
+    from elmokit.tasks.train import Epoch, Step
+
+NONE = "none"
+task = typer.Typer(
+    name="task",
+    help="Train, measure and use a task's model, with ELMo or without.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A task: `elmo task list` shows them.")]
+Trained = Annotated[Path, typer.Argument(metavar="MODEL", help="OUT or OUT/best of `elmo task train`.")]
+Cache = Annotated[
+    Path | None,
+    typer.Option(help="Where the frozen biLM's layers are kept; ELMOKIT_CACHE or ~/.cache/elmokit by default."),
+]
+
+
+@task.command("list")
+def list_tasks() -> None:
+    """The tasks, and the papers that their models are from."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from elmokit.tasks import TASKS, task_class
+
+    table = Table("task", "what", "measured by", box=None)
+    for name in TASKS:
+        kind = task_class(name)
+        table.add_row(name, kind.summary, kind.metric)
+    Console().print(table)
+
+
+@task.command()
+def train(
+    name: Name,
+    *,
+    train: Annotated[Path, typer.Option(help="The training file, in the task's own format; .xz and .gz too.")],
+    dev: Annotated[Path, typer.Option(help="The file that the best epoch is chosen on.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the run; the best model is OUT/best.")],
+    elmo: Annotated[str, typer.Option(help="A model as for `elmo embed -m`, or none: the baseline.")] = NONE,
+    place: Annotated[
+        Literal["input", "output", "both"], typer.Option(help="Where ELMo enters the task's RNN.")
+    ] = "input",
+    layers: Annotated[str, typer.Option(help="all (learned weights), last, mean, or a layer's number.")] = "all",
+    penalty: Annotated[float, typer.Option("--lambda", min=0, help="Pulls the layer weights together.")] = 0.001,
+    elmo_dropout: Annotated[float, typer.Option(min=0, max=0.99)] = 0.5,
+    train_bilm: Annotated[bool, typer.Option("--train-bilm", help="Also train the biLM: slow.")] = False,
+    vectors: Annotated[
+        Path | None, typer.Option(help="word2vec, GloVe or fastText vectors; learned from nothing without.")
+    ] = None,
+    tune_vectors: Annotated[bool, typer.Option("--tune-vectors", help="Train the vectors, too.")] = False,
+    recipe: Annotated[
+        str, typer.Option(help="laptop (minutes on 2 cores) or paper (the papers' sizes).")
+    ] = "laptop",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: --set train.epochs=5."),
+    ] = None,
+    seed: Annotated[int, typer.Option()] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Use so many training examples, by the seed.")] = None,
+    cache: Cache = None,
+    threads: Threads = None,
+) -> None:
+    """Train a task's model; the same command goes on where it was stopped.
+
+    Examples:
+
+    `elmo task train ner --train train.conll --dev dev.conll --elmo en-small --out ner-elmo`
+
+    `elmo task train ner --train train.conll --dev dev.conll --vectors glove.txt --out ner-baseline`
+
+    `elmo task train entailment --train snli.jsonl --dev dev.jsonl --elmo en-small --place both -o nli`
+    """
+    use_threads(threads)
+    from rich.console import Console
+
+    from elmokit.tasks.prepare import TaskPlan, prepare_task
+
+    plan = TaskPlan(
+        name,
+        train,
+        dev,
+        elmo=None if elmo == NONE else elmo,
+        place=place,
+        layers=layers,
+        penalty=penalty,
+        elmo_dropout=elmo_dropout,
+        train_bilm=train_bilm,
+        vectors=vectors,
+        tune_vectors=tune_vectors,
+        recipe=recipe,
+        settings=tuple(settings or ()),
+        seed=seed,
+        limit=limit,
+        cache=cache,
+    )
+    console = Console(stderr=True)
+    with console.status("reading") as status:
+        run = prepare_task(plan, out, lambda stage: status.update(stage))
+    shown = run.model.network
+    console.print(
+        f"{name}: {len(run.examples):,} examples to train on, {len(run.dev):,} to measure on; "
+        f"{sum(p.numel() for p in shown.parameters() if p.requires_grad):,} parameters to learn"
+        + (f"; goes on after epoch {len(run.epochs)}" if run.epochs else ""),
+        highlight=False,
+    )
+    if not _watch(run, console):
+        typer.echo(f"stopped after epoch {len(run.epochs)}; the same command goes on", err=True)
+        return
+    best = run.best
+    assert best is not None
+    scores = ", ".join(f"{key} {value:.2f}" for key, value in best.scores.items())
+    typer.echo(f"best: epoch {best.epoch}, dev {scores}")
+    typer.echo(f"done: {out / 'best'}", err=True)
+
+
+def _watch(run: Any, console: Console) -> bool:
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    stopped = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal stopped
+        stopped = True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    with Progress(BarColumn(20), TextColumn("{task.fields[line]}"), console=console) as bar:
+        shown = bar.add_task("train", total=len(run.examples), line="")
+
+        def step(now: Step) -> None:
+            bar.update(shown, completed=now.done, line=f"epoch {now.epoch}  loss {now.loss:.3f}")
+
+        def epoch(done: Epoch) -> None:
+            scores = "  ".join(f"{key} {value:.2f}" for key, value in done.scores.items())
+            console.print(
+                f"epoch {done.epoch:>3}  loss {done.loss:.4f}  {scores}  {done.seconds:.0f} s", highlight=False
+            )
+
+        finished: bool = run.train(step, epoch, lambda: stopped)
+        return finished
+
+
+@task.command()
+def evaluate(
+    model: Trained,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Labelled examples in the task's own format.")],
+    *,
+    by_label: Annotated[bool, typer.Option("--by-label", help="Also a row a label.")] = False,
+    as_json: AsJson = False,
+    threads: Threads = None,
+) -> None:
+    """A trained model's scores on a file.
+
+    Example: `elmo task evaluate ner-elmo test.conll --by-label`
+    """
+    use_threads(threads)
+    trained = _load(model)
+    examples = trained.task.measured_examples(trained.task.read(file))
+    trained.task.check(examples)
+    predictions = trained.predict(examples)
+    scores = trained.task.metrics(predictions, examples)
+    rows = trained.task.by_label(predictions, examples)
+    if as_json:
+        typer.echo(json.dumps({"task": trained.task.name, "scores": scores, "by_label": rows}, ensure_ascii=False))
+        return
+    for key, value in scores.items():
+        typer.echo(f"{key:<12} {value:.2f}")
+    if by_label and rows:
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(*rows[0], box=None)
+        for row in rows:
+            table.add_row(*(_cell(value) for value in row.values()))
+        Console().print(table)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.1f}"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+@task.command()
+def predict(
+    model: Trained,
+    file: Annotated[str, typer.Argument(metavar="[FILE|-]", help="A line an example; - is stdin.")] = "-",
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+    tokeniser: Annotated[str, typer.Option(help="words, whitespace (the text is tokenised) or korean.")] = "words",
+    threads: Threads = None,
+) -> None:
+    """Text in, labelled text out.
+
+    Examples:
+
+    `echo "Ada Lovelace lived in London." | elmo task predict ner-elmo`
+
+    `elmo task predict srl-elmo sentences.txt --json` (each line with its predicate in brackets: He [gave] it .)
+    """
+    use_threads(threads)
+    from elmokit.text.corpus import LineReader
+    from elmokit.text.tokens import make_tokeniser
+
+    trained, tokenise = _load(model), make_tokeniser(tokeniser).tokens
+    with LineReader(file) as reader:
+        examples = [
+            trained.task.example(line.text, tokenise, f"{file}, line {line.number}")
+            for line in reader
+            if line.text.strip()
+        ]
+    for example, prediction in zip(examples, trained.predict(examples)):
+        if as_json:
+            tokens = trained.task.sentences(example)
+            typer.echo(json.dumps({"tokens": tokens, "prediction": prediction}, ensure_ascii=False))
+        else:
+            typer.echo(trained.task.show(example, prediction))
+    if not examples:
+        typer.echo("no lines to read", err=True)
+        sys.exit(1)
+
+
+def _load(model: Path) -> TaskModel:
+    from elmokit.tasks.model import TASK, TaskModel
+    from elmokit.tasks.train import BEST
+
+    return TaskModel.load(model if (model / TASK).is_file() else model / BEST)

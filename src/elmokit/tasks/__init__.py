@@ -1,0 +1,27 @@
+"""Tasks with and without ELMo: a task is one file and one line here."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from elmokit.config import suggest
+
+if TYPE_CHECKING:
+    from elmokit.tasks.base import Task
+
+TASKS = {
+    "sentiment": "elmokit.tasks.sentiment:Sentiment",
+    "entailment": "elmokit.tasks.entailment:Entailment",
+    "ner": "elmokit.tasks.ner:NamedEntities",
+    "srl": "elmokit.tasks.srl:SemanticRoles",
+    "pos": "elmokit.tasks.pos:PartsOfSpeech",
+}
+
+
+def task_class(name: str) -> type[Task[Any]]:
+    if name not in TASKS:
+        raise ValueError(f"unknown task {name!r}: {suggest(name, TASKS)}")
+    module, _, attribute = TASKS[name].partition(":")
+    found: type[Task[Any]] = getattr(importlib.import_module(module), attribute)
+    return found

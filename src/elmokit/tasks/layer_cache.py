@@ -1,0 +1,102 @@
+"""The frozen biLM runs once over a task's sentences: all its layers on disk, float16, read through memory maps.
+
+A file holds the layers of one set of sentences by one model: both are in its name by their digests, so another
+model or another text has another file. It is whole or not there.
+
+Shapes: N tokens of all sentences, L layers, T tokens of a sentence, D width.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from elmokit.atomic import replacing
+from elmokit.embed.embedder import Elmo
+
+FOLDER = "ELMOKIT_CACHE"  # the environment's name for where caches lie
+SEPARATOR = "\x1f"  # between tokens
+LARGEST = float(np.finfo(np.float16).max)
+Key = tuple[str, ...]
+
+
+def default_folder() -> Path:
+    chosen = os.environ.get(FOLDER)
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))) / "elmokit"
+
+
+class LayerCache:
+    """Layers [L, T, D] of the sentences that it was made of."""
+
+    def __init__(self, layers: NDArray[np.float16], places: dict[Key, tuple[int, int]], path: Path) -> None:
+        self._layers = layers  # [N, L, D]
+        self._places = places
+        self.path = path
+
+    @classmethod
+    def open(
+        cls,
+        elmo: Elmo,
+        sentences: Iterable[Sequence[str]],
+        folder: Path | None = None,
+        report: Callable[[int, int], None] = lambda done, total: None,
+    ) -> LayerCache:
+        """The cache of these sentences: from disk, or made now; equal sentences are kept once.
+
+        report    is told how many sentences are done, of how many, while it is made.
+        """
+        folder = folder or default_folder()
+        places: dict[Key, tuple[int, int]] = {}
+        count = 0
+        digest = hashlib.sha256()
+        for sentence in sentences:
+            key = tuple(sentence)
+            if key not in places:
+                places[key] = (count, count + len(key))
+                count += len(key)
+                digest.update((SEPARATOR.join(key) + "\n").encode("utf-8", "surrogatepass"))
+        model = hashlib.sha256(f"{elmo.checkpoint.digest} {elmo.bilm.kept} {elmo.tokeniser.config}".encode())
+        path = folder / f"{model.hexdigest()[:16]}-{digest.hexdigest()[:24]}.layers"
+        shape = (count, elmo.layers, elmo.width)
+        if not (path.is_file() and path.stat().st_size == 2 * int(np.prod(shape))):
+            folder.mkdir(parents=True, exist_ok=True)
+            _write(path, elmo, list(places), shape, report)
+        if not count:  # nothing to map
+            return cls(np.zeros(shape, dtype=np.float16), places, path)
+        return cls(np.memmap(path, dtype=np.float16, mode="r", shape=shape), places, path)
+
+    @property
+    def bytes(self) -> int:
+        return int(self._layers.nbytes)
+
+    def __contains__(self, sentence: Sequence[str]) -> bool:
+        return tuple(sentence) in self._places
+
+    def padded(self, sentences: Sequence[Sequence[str]]) -> Tensor:
+        """[L, B, T, D] float32, zero where a sentence has ended."""
+        longest = max((len(sentence) for sentence in sentences), default=0)
+        _, layers, width = self._layers.shape
+        batch = np.zeros((layers, len(sentences), longest, width), dtype=np.float32)
+        for row, sentence in enumerate(sentences):
+            start, end = self._places[tuple(sentence)]
+            batch[:, row, : end - start] = self._layers[start:end].swapaxes(0, 1)
+        return torch.from_numpy(batch)
+
+
+def _write(
+    path: Path, elmo: Elmo, sentences: list[Key], shape: tuple[int, ...], report: Callable[[int, int], None]
+) -> None:
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        for done, array in enumerate(elmo.stream([list(key) for key in sentences], layers="all"), start=1):
+            kept = np.clip(array, -LARGEST, LARGEST).astype(np.float16).swapaxes(0, 1)  # [T, L, D]
+            file.write(np.ascontiguousarray(kept).tobytes())
+            report(done, len(sentences))

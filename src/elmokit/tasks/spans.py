@@ -1,0 +1,132 @@
+"""Tags of tokens <-> spans, and the score of spans as conlleval counts it.
+
+IOB1      I-x inside; B-x only where a span of the same type ends just before
+BIO       B-x first, I-x after it
+BIOES     B-x first, I-x inside, E-x last, S-x alone; BILOU writes L- and U- for E- and S-
+
+One reading serves them all: conlleval's (Tjong Kim Sang 2000), which also says what a sequence means that keeps no
+scheme: every such sequence has spans, none is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+OUTSIDE = "O"
+BILOU = {"L": "E", "U": "S"}
+
+
+class Span(NamedTuple):
+    start: int
+    end: int  # of the first token that is not in it
+    type: str
+
+
+def split_tag(tag: str) -> tuple[str, str]:
+    """The prefix, in BIOES, and the type: "I-creative-work" is ("I", "creative-work"), "O" is ("O", "")."""
+    if tag == OUTSIDE:
+        return OUTSIDE, ""
+    prefix, _, kind = tag.partition("-")
+    prefix = BILOU.get(prefix, prefix)
+    if prefix not in ("B", "I", "E", "S") or not kind:
+        raise ValueError(f"expected O, or B-, I-, E-, S-, L- or U- and a type, found the tag {tag!r}")
+    return prefix, kind
+
+
+def spans_of(tags: Sequence[str]) -> list[Span]:
+    """In order. A tag goes on with a span if it is I- or E-, of the type of the tag before, which ends none."""
+    spans: list[Span] = []
+    before, kind_before, start = OUTSIDE, "", 0
+    for position, tag in enumerate([*tags, OUTSIDE]):
+        prefix, kind = split_tag(tag)
+        goes_on = prefix in ("I", "E") and before in ("B", "I") and kind == kind_before
+        if not goes_on:
+            if before != OUTSIDE:
+                spans.append(Span(start, position, kind_before))
+            start = position
+        before, kind_before = prefix, kind
+    return spans
+
+
+def to_bio(spans: Iterable[Span], length: int) -> list[str]:
+    return _tags(spans, length, ("B", "I", "I", "B"))
+
+
+def to_bioes(spans: Iterable[Span], length: int) -> list[str]:
+    return _tags(spans, length, ("B", "I", "E", "S"))
+
+
+def _tags(spans: Iterable[Span], length: int, prefixes: tuple[str, str, str, str]) -> list[str]:
+    """prefixes   of the first token, of those inside, of the last, and of one alone."""
+    first, inside, last, alone = prefixes
+    tags = [OUTSIDE] * length
+    for start, end, kind in spans:
+        if not 0 <= start < end <= length:
+            raise ValueError(f"expected a span within {length} tokens, found {start} to {end} ({kind})")
+        if any(tag != OUTSIDE for tag in tags[start:end]):
+            raise ValueError(f"expected spans that do not overlap, found another within {start} to {end} ({kind})")
+        tags[start:end] = [f"{inside}-{kind}"] * (end - start)
+        tags[start] = f"{first}-{kind}"
+        tags[end - 1] = f"{last if end - start > 1 else alone}-{kind}"
+    return tags
+
+
+def bioes_tags(types: Iterable[str]) -> list[str]:
+    """All tags of these types, O first."""
+    return [OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in "BIES")]
+
+
+def bioes_may_follow(before: str | None, after: str | None) -> bool:
+    """Whether two tags may stand one after the other; None: the sentence's beginning, or its end."""
+    prefix, kind = split_tag(before or OUTSIDE)
+    next_prefix, next_kind = split_tag(after or OUTSIDE)
+    opened, goes_on = prefix in ("B", "I"), next_prefix in ("I", "E")
+    return opened == goes_on and (not opened or kind == next_kind)
+
+
+@dataclass(frozen=True)
+class SpanScore:
+    """Counts, and in per cent what they come to; 0 where there is nothing to divide by, as conlleval has it."""
+
+    right: int = 0  # found, with the right start, end and type
+    found: int = 0
+    there: int = 0
+
+    def __add__(self, other: SpanScore) -> SpanScore:
+        return SpanScore(self.right + other.right, self.found + other.found, self.there + other.there)
+
+    @property
+    def precision(self) -> float:
+        return 100 * self.right / self.found if self.found else 0.0
+
+    @property
+    def recall(self) -> float:
+        return 100 * self.right / self.there if self.there else 0.0
+
+    @property
+    def f1(self) -> float:
+        both = self.precision + self.recall
+        return 2 * self.precision * self.recall / both if both else 0.0
+
+
+def score_spans(
+    found: Iterable[Sequence[Span]], there: Iterable[Sequence[Span]], types: Iterable[str] = ()
+) -> dict[str, SpanScore]:
+    """By type, sorted; a sentence's spans, found and right, stand at the same place of both.
+
+    types   that have a row though none may be found, nor there.
+    """
+    scores = {kind: SpanScore() for kind in types}
+    for guessed, right in zip(found, there, strict=True):
+        hits = set(guessed) & set(right)
+        for kind in {span.type for span in (*guessed, *right)}:
+            counts = (sum(span.type == kind for span in spans) for spans in (hits, guessed, right))
+            scores[kind] = scores.get(kind, SpanScore()) + SpanScore(*counts)
+    return dict(sorted(scores.items()))
+
+
+def overall(scores: Iterable[SpanScore]) -> SpanScore:
+    """All types together: of the counts, not the mean of the scores."""
+    return sum(scores, SpanScore())

@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from elmokit.tasks.base import TrainConfig
+from elmokit.tasks.highway_lstm import HighwayLSTM
+from elmokit.tasks.propositions import Argument, Proposition, Span, arguments, count, spans_of
+from elmokit.tasks.srl import IGNORED, SemanticRoles, SrlSettings
+
+FIXTURE = Path(__file__).parent / "tasks" / "srl.conll"
+DATA = Path(__file__).parent.parent.parent / "shared" / "data" / "srl"
+
+
+def columns(words: str, *roles: str) -> str:
+    """A sentence: one string of cells a predicate."""
+    cells = zip(*(role.split() for role in roles)) if roles else [()] * len(words.split())
+    rows = [
+        " ".join(["doc", "0", str(i), word, "XX", "*", "-", "-", "-", "-", "*", *row, "-"])
+        for i, (word, row) in enumerate(zip(words.split(), cells))
+    ]
+    return "\n".join(rows) + "\n\n"
+
+
+def read(tmp_path: Path, text: str) -> list[Proposition]:
+    (tmp_path / "x.conll").write_text("#begin document (doc); part 000\n" + text + "#end document\n")
+    return SemanticRoles.read(tmp_path / "x.conll")
+
+
+# Reading
+
+
+def test_the_fixture_is_read():
+    examples = SemanticRoles.read(FIXTURE)
+    assert examples[0].tokens == ["He", "gave", "her", "a", "book", "."]
+    assert examples[0].predicate == (1, 2)
+    assert examples[0].spans == [Span("ARG0", 0, 1), Span("V", 1, 2), Span("ARG2", 2, 3), Span("ARG1", 3, 5)]
+    assert examples[0].tags == ["B-ARG0", "B-V", "B-ARG2", "B-ARG1", "I-ARG1", "O"]
+    assert examples[0].where == "srl.conll:3"  # the predicate's line
+    assert examples[1].tokens[8:11] == ["(", "again", ")"]
+    assert examples[6].predicate == (1, 3)  # pick up
+    assert all(spans_of(example.tags) == example.spans for example in examples)
+    assert SemanticRoles.labels_of(examples)["roles"] == sorted(
+        "V C-V ARG0 ARG1 ARG2 R-ARG0 C-ARG1 ARGM-TMP ARGM-ADV ARGM-DIS ARGM-MOD ARGM-NEG ARGM-MNR".split()
+    )
+
+
+def test_a_sentence_without_predicates_gives_none(tmp_path):
+    examples = read(tmp_path, columns("Well .") + columns("Go !", "(V*) *") + columns("Hm"))
+    assert [example.tokens for example in examples] == [["Go", "!"]]
+    with pytest.raises(ValueError, match=r"x\.conll: expected predicates .* found none"):
+        read(tmp_path, columns("Well ."))
+
+
+@pytest.mark.parametrize(
+    ("cells", "line", "message"),
+    [
+        (
+            "(A*) (A0* (A1*) *) (V*)",
+            4,
+            r"expected A0 of line 3 to end before another span begins, found '\(A1\*\)'",
+        ),
+        ("(A0* (A1* *) *) (V*)", 3, "expected A0 of line 2 to end before"),
+        ("(A0*) *) * * (V*)", 3, r"expected an open span where one ends, found '\*\)'"),
+        ("(V*) (A0* * * *", 3, r"expected A0 to end in its sentence, found no '\)' up to line 6"),
+        ("(A0(A1* *)) * * (V*)", 2, r"expected \(ROLE\*, \*, \*\) or \(ROLE\*\), found '\(A0\(A1\*'"),
+        ("(V*) A0 * * *", 3, "found 'A0'"),
+        ("(V*) * (V*) * *", 4, "expected one V in column 12 of the sentence, found 2"),
+        ("(A0*) * * * *", 2, "expected one V in column 12 of the sentence, found 0"),
+    ],
+)
+def test_brackets_that_are_wrong_are_refused_with_their_line(tmp_path, cells, line, message):
+    with pytest.raises(ValueError, match=rf"x\.conll, line {line}: .*{message}"):
+        read(tmp_path, columns("a b c d e", cells))
+
+
+def test_a_missing_column_is_refused_with_its_line(tmp_path):
+    lines = columns("a b c", "(V*) * *").splitlines()
+    lines[1] = lines[1].rsplit(" ", 1)[0]
+    with pytest.raises(ValueError, match=r"x\.conll, line 3: expected 13 columns as in line 2.*, found 12"):
+        read(tmp_path, "\n".join(lines) + "\n")
+    with pytest.raises(ValueError, match=r"x\.conll, line 2: expected 12 columns, found 4"):
+        read(tmp_path, "doc 0 0 word\n")
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="shared/data/srl beside the repository is not here")
+def test_the_real_dev_data_is_read():
+    examples = SemanticRoles.read(DATA / "dev.conll.xz")
+    assert len(examples) == 4950
+    assert sum(len(example.spans) - 1 for example in examples) == 9556
+
+
+# Scores
+
+
+def test_continuations_are_pieces_of_one_argument():
+    spans = [Span("A1", 0, 2), Span("V", 2, 3), Span("C-A1", 4, 5), Span("C-V", 5, 6), Span("R-A1", 6, 7)]
+    assert arguments(spans) == {Argument("A1", ((0, 2), (4, 5))), Argument("R-A1", ((6, 7),))}
+    # Of two A1 it is the last that is continued; without one, C-A2 is an A2, and can be continued.
+    spans = [Span("A1", 0, 1), Span("A1", 1, 2), Span("C-A1", 3, 4), Span("C-A2", 4, 5), Span("C-A2", 6, 7)]
+    assert arguments(spans) == {
+        Argument("A1", ((0, 1),)),
+        Argument("A1", ((1, 2), (3, 4))),
+        Argument("A2", ((4, 5), (6, 7))),
+    }
+
+
+def test_scores_by_hand():
+    truth = [
+        [Span("A0", 0, 1), Span("V", 1, 2), Span("A1", 2, 4), Span("TMP", 4, 5)],
+        [Span("A1", 0, 1), Span("V", 1, 2), Span("C-A1", 2, 3), Span("R-A1", 3, 4)],
+        [Span("V", 0, 1)],
+    ]
+    said = [
+        [Span("A0", 0, 1), Span("V", 1, 2), Span("A1", 2, 3), Span("LOC", 4, 5)],  # a wrong end, a wrong role
+        [Span("A1", 0, 1), Span("V", 1, 2), Span("R-A1", 3, 4)],  # half of A1 is not A1
+        [Span("A1", 1, 2)],  # and the V that is missing is not missed
+    ]
+    total, roles = count(said, truth)
+    assert total == (2, 6, 5)  # right: A0, R-A1
+    assert total.scores() == pytest.approx({"f1": 400 / 11, "precision": 200 / 6, "recall": 40.0})
+    assert roles == {"A0": (1, 1, 1), "A1": (0, 3, 2), "LOC": (0, 1, 0), "R-A1": (1, 1, 1), "TMP": (0, 0, 1)}
+    assert count(truth, truth)[0].scores()["f1"] == pytest.approx(100.0)
+    assert count([[]], [[Span("V", 0, 1)]])[0].scores() == {"f1": 0.0, "precision": 0.0, "recall": 0.0}
+
+
+def test_metrics_and_the_table_by_role():
+    examples = SemanticRoles.read(FIXTURE)
+    task = SemanticRoles(SrlSettings(), SemanticRoles.labels_of(examples))
+    right = [example.tags for example in examples]
+    assert task.metrics(right, examples) == {"f1": 100.0, "precision": 100.0, "recall": 100.0}
+    none = [["O"] * len(example.tokens) for example in examples]
+    rows = {row["label"]: row for row in task.by_label([right[0], *none[1:]], examples)}
+    assert "V" not in rows
+    assert "C-ARG1" not in rows
+    assert rows["ARG2"] == {"label": "ARG2", "f1": 100.0, "precision": 100.0, "recall": 100.0, "count": 1}
+    assert rows["ARG1"]["count"] == 8  # and one C-ARG1, which is a piece
+
+
+# The task
+
+
+def test_a_role_that_training_has_not_seen(tmp_path):
+    examples = SemanticRoles.read(FIXTURE)
+    task = SemanticRoles(SrlSettings(), SemanticRoles.labels_of(examples))
+    strange = read(tmp_path, columns("We go home", "(ARG0*) (V*) (ARG9*)"))
+    with pytest.raises(ValueError, match=r"x\.conll:3: role 'ARG9' is not among those of training: ARG0, "):
+        task.check(strange)
+    features = task.collate(strange)
+    assert features["tags"][0, 2] == IGNORED
+    assert features["predicate"].tolist() == [[0, 1, 0]]
+    assert task.metrics([["B-ARG0", "B-V", "O"]], strange)["recall"] == pytest.approx(50.0)
+
+
+def test_a_line_of_a_user_has_its_predicate_in_brackets():
+    example = SemanticRoles.example("He [gave up] smoking .", str.split, "line 1")
+    assert example.tokens == ["He", "gave", "up", "smoking", "."]
+    assert example.predicate == (1, 3)
+    assert example.spans is None
+    task = SemanticRoles(SrlSettings(), {"roles": ["V"]})
+    assert set(task.collate([example])) == {"predicate"}
+    for wrong in ("He gave it .", "[He] [gave] it .", "He [] it", "He [ ] it", "", "He ]gave["):
+        with pytest.raises(ValueError, match=r"line 2: expected one predicate in square brackets"):
+            SemanticRoles.example(wrong, str.split, "line 2")
+
+
+def test_a_prediction_is_shown_in_brackets():
+    example = SemanticRoles.example("He [gave] her a book .", str.split, "line 1")
+    tags = ["B-ARG0", "B-V", "B-ARG2", "B-ARG1", "I-ARG1", "O"]
+    assert SemanticRoles.show(example, tags) == "[ARG0 He] [V gave] [ARG2 her] [ARG1 a book] ."
+    assert SemanticRoles.show(example, ["O"] * 6) == "He gave her a book ."
+
+
+def test_recipes_are_there():
+    settings, train = SemanticRoles.recipes["paper"]
+    assert (settings.layers, settings.cells, settings.indicator, settings.dropout) == (8, 300, 100, 0.1)
+    assert (train.optimiser, train.learning_rate, train.examples) == ("adadelta", 1.0, 80)
+    assert isinstance(SemanticRoles.recipes["laptop"][1], TrainConfig)
+
+
+# The highway LSTM
+
+
+def by_hand(lstm: HighwayLSTM, x: torch.Tensor) -> torch.Tensor:
+    """The paper's equations for one sentence [T, I], a token at a time."""
+    for layer in lstm.layers:
+        size = layer.cells
+        u = dict(zip("ifork", layer.state_weight.split(size)))
+        w = dict(zip("iforkx", layer.input_weight.split(size)))
+        b = dict(zip("ifork", layer.bias.split(size)))
+        h = c = x.new_zeros(size)
+        rows = {}
+        for t in reversed(range(len(x))) if layer.backward_in_time else range(len(x)):
+            gate = {name: w[name] @ x[t] + u[name] @ h + b[name] for name in "ifork"}
+            i, f, o, r = (gate[name].sigmoid() for name in "ifor")
+            c = f * c + i * gate["k"].tanh()
+            h = r * (o * c.tanh()) + (1 - r) * (w["x"] @ x[t])
+            rows[t] = h
+        x = torch.stack([rows[t] for t in range(len(x))])
+    return x
+
+
+def some_lstm(**options) -> HighwayLSTM:
+    torch.manual_seed(0)
+    return HighwayLSTM(7, 5, 3, **options).double()
+
+
+def test_a_batch_of_any_lengths_is_what_each_sentence_is_by_hand():
+    lstm, lengths = some_lstm(), [4, 1, 6, 0, 6, 2]
+    x = torch.randn(6, 8, 7, dtype=torch.float64)
+    mask = torch.arange(8) < torch.tensor(lengths).unsqueeze(1)
+    output = lstm(x, mask)
+    assert output.shape == (6, 8, 5)
+    for row, inputs, length in zip(output, x, lengths):
+        if length:
+            torch.testing.assert_close(row[:length], by_hand(lstm, inputs[:length]))
+        assert not row[length:].any()
+    assert lstm(x[:, :0], mask[:, :0]).shape == (6, 0, 5)
+
+
+def test_gradients_are_right_and_padding_has_none():
+    lstm = some_lstm()
+    x = torch.randn(3, 4, 7, dtype=torch.float64, requires_grad=True)
+    mask = torch.arange(4) < torch.tensor([[2], [4], [3]])
+    assert torch.autograd.gradcheck(lambda x: lstm(x, mask), (x,))
+    lstm(x, mask).sum().backward()
+    assert not x.grad[~mask].any()
+    assert all(parameter.grad is not None for parameter in lstm.parameters())
+
+
+def test_layers_alternate_and_begin_orthonormal():
+    lstm = some_lstm()
+    assert [layer.backward_in_time for layer in lstm.layers] == [False, True, False]
+    for layer in lstm.layers:
+        for block in (*layer.input_weight.split(5), *layer.state_weight.split(5)):
+            torch.testing.assert_close(block @ block.T, torch.eye(5, dtype=torch.float64), atol=1e-5, rtol=0)
+        assert layer.bias.tolist() == [0.0] * 5 + [1.0] * 5 + [0.0] * 15
+
+
+def test_one_dropout_mask_for_all_tokens_of_a_sentence():
+    torch.manual_seed(0)
+    lstm = HighwayLSTM(7, 40, 1, 0.5)
+    x, mask = torch.randn(2, 9, 7), torch.ones(2, 9, dtype=torch.bool)
+    dropped = lstm.train()(x, mask) == 0
+    assert 0.2 < dropped.float().mean() < 0.8
+    assert torch.equal(dropped, dropped[:, :1].expand_as(dropped))  # the same cells at every token
+    assert not torch.equal(dropped[0], dropped[1])
+    assert torch.equal(lstm.eval()(x, mask), lstm(x, mask))
+    assert (lstm(x, mask) != 0).all()
+
+
+def test_sizes_that_cannot_be_are_refused():
+    with pytest.raises(ValueError, match="layers: expected 1 or more, found 0"):
+        HighwayLSTM(3, 4, 0)
+    with pytest.raises(ValueError, match="dropout: expected 0 or more and less than 1, found 1"):
+        HighwayLSTM(3, 4, 1, 1)

@@ -1,0 +1,108 @@
+"""elmo task: train, go on, measure, predict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from elmokit.cli import app
+from elmokit.tasks import TASKS
+from elmokit.tasks.inputs import InputConfig, WordTable, make_mix
+from elmokit.tasks.pos import PartsOfSpeech
+from elmokit.tasks.prepare import TaskPlan, settings_of, word_table
+
+DATA = Path(__file__).parent / "tasks" / "pos.conllu"
+QUICK = ["--set", "cells=8", "--set", "train.epochs=2", "--threads", "1"]
+
+
+def elmo_task(*arguments: object, error: str | None = None) -> str:
+    result = CliRunner().invoke(app, ["task", *map(str, arguments)])
+    if error is not None:
+        assert isinstance(result.exception, ValueError), result.output
+        assert error in str(result.exception)
+        return ""
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    return result.stdout
+
+
+def test_the_tasks_are_listed():
+    listed = elmo_task("list")
+    assert all(name in listed for name in TASKS)
+    assert "McCann et al. 2017" in listed
+
+
+def test_trained_measured_and_used(tmp_path, model_folder):
+    out = tmp_path / "run"
+    common = ["train", "pos", "--train", DATA, "--dev", DATA, "--out", out, "--elmo", model_folder]
+    common += ["--cache", tmp_path / "cache", *QUICK]
+    assert "best: epoch" in elmo_task(*common)
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+    assert "best: epoch" in elmo_task(*common)  # done already: said again
+    scores = json.loads(elmo_task("evaluate", out, DATA, "--json"))
+    results = json.loads((out / "results.json").read_text())
+    assert scores["scores"]["accuracy"] == pytest.approx(results["score"])
+    assert {row["label"] for row in scores["by_label"]} >= {"NOUN", "VERB"}
+    assert "NOUN" in elmo_task("evaluate", out / "best", DATA, "--by-label")
+    text = tmp_path / "text.txt"
+    text.write_text("The dog sings.\n\nStop!\n")
+    lines = elmo_task("predict", out, text).splitlines()
+    assert [line.count("/") for line in lines] == [4, 2]
+    (first, _) = map(json.loads, elmo_task("predict", out, text, "--json").splitlines())
+    assert first["tokens"] == [["The", "dog", "sings", "."]]
+    assert len(first["prediction"]) == 4
+
+
+def test_other_settings_do_not_go_on_with_a_run(tmp_path):
+    common = ["train", "pos", "--train", DATA, "--dev", DATA, "--out", tmp_path / "run", *QUICK]
+    elmo_task(*common)
+    elmo_task(*common, "--seed", 1, error="other settings")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.txt").write_text("")
+    elmo_task(*common[:-6], "--out", tmp_path / "other", *QUICK, error="is no run of a task")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--set", "cels=3"], "did you mean 'cells'"),
+        (["--set", "train.epoch=3"], "unknown key 'train.epoch'"),
+        (["--recipe", "laptp"], "did you mean 'laptop'"),
+        (["--layers", "first"], "expected all, last, mean or a layer's number"),
+        (["--limit", "3", "--seed", "1"], "is not among those of training"),
+    ],
+)
+def test_what_a_user_may_get_wrong(tmp_path, arguments, error):
+    elmo_task("train", "pos", "--train", DATA, "--dev", DATA, "-o", tmp_path / "run", *arguments, error=error)
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+    elmo_task("evaluate", tmp_path, DATA, error="holds no trained task")
+
+
+def test_settings_lie_on_top_of_the_recipe():
+    plan = TaskPlan("pos", DATA, DATA, settings=("cells=5", "train.learning_rate=0.5"), seed=3)
+    sizes, train = settings_of(PartsOfSpeech, plan)
+    assert (sizes.cells, sizes.layers, train.learning_rate, train.seed) == (5, 1, 0.5, 3)
+
+
+def test_words_and_their_vectors(tmp_path):
+    path = tmp_path / "glove.txt"
+    path.write_text("the 1 2\ndog 3 4\n")
+    table = word_table(path, {"The", "Dog", "barks"})
+    assert table.words == ["the", "dog"]
+    assert table.rows(["The", "dog", "barks"]) == [2, 3, 1]
+    np.testing.assert_array_equal(table.vectors, [[1, 2], [3, 4]])
+    assert word_table(None, {"The", "Dog"}).words == ["dog", "the"]
+    assert WordTable(["A", "a"]).rows(["A", "a"]) == [2, 3]
+
+
+def test_the_layers_to_mix():
+    assert make_mix(3, InputConfig(layers="last")).select == [2]
+    assert make_mix(3, InputConfig(layers="1")).select == [1]
+    assert not make_mix(3, InputConfig(layers="mean")).weights.requires_grad
+    with pytest.raises(ValueError, match="layers 0 to 2"):
+        make_mix(3, InputConfig(layers="3"))
