@@ -72,11 +72,22 @@ def test_other_settings_do_not_go_on_with_a_run(tmp_path):
         (["--set", "train.epoch=3"], "unknown key 'train.epoch'"),
         (["--recipe", "laptp"], "did you mean 'laptop'"),
         (["--layers", "first"], "expected all, last, mean or a layer's number"),
-        (["--limit", "3", "--seed", "1"], "is not among those of training"),
+        (["--limit", "3"], "is not among those of training"),
     ],
 )
 def test_what_a_user_may_get_wrong(tmp_path, arguments, error):
     elmo_task("train", "pos", "--train", DATA, "--dev", DATA, "-o", tmp_path / "run", *arguments, error=error)
+
+
+def test_labels_that_training_has_not_seen_are_missed_when_measured(tmp_path):
+    elmo_task("train", "pos", "--train", DATA, "--dev", DATA, "-o", tmp_path / "run", *QUICK)
+    other = tmp_path / "other.conllu"
+    other.write_text(DATA.read_text().replace("\tNOUN\t", "\tTHING\t"))
+    scores = json.loads(elmo_task("evaluate", tmp_path / "run", other, "--json"))["scores"]
+    assert (
+        scores["accuracy"]
+        <= json.loads(elmo_task("evaluate", tmp_path / "run", DATA, "--json"))["scores"]["accuracy"]
+    )
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path):

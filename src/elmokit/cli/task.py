@@ -77,7 +77,9 @@ def train(
         typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: --set train.epochs=5."),
     ] = None,
     seed: Annotated[int, typer.Option()] = 0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Use so many training examples, by the seed.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="So many training examples, the same for all seeds.")
+    ] = None,
     cache: Cache = None,
     threads: Threads = None,
 ) -> None:
@@ -177,7 +179,10 @@ def evaluate(
     use_threads(threads)
     trained = _load(model)
     examples = trained.task.measured_examples(trained.task.read(file))
-    trained.task.check(examples)
+    try:
+        trained.task.check(examples)
+    except ValueError as error:
+        typer.echo(f"note: {error}; such answers count as missed", err=True)
     predictions = trained.predict(examples)
     scores = trained.task.metrics(predictions, examples)
     rows = trained.task.by_label(predictions, examples)

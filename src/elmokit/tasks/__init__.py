@@ -10,7 +10,7 @@ from elmokit.config import suggest
 if TYPE_CHECKING:
     from elmokit.tasks.base import Task
 
-TASKS = {
+TASKS: dict[str, str | type[Task[Any]]] = {  # "module:Class", or the class itself
     "sentiment": "elmokit.tasks.sentiment:Sentiment",
     "entailment": "elmokit.tasks.entailment:Entailment",
     "ner": "elmokit.tasks.ner:NamedEntities",
@@ -22,6 +22,9 @@ TASKS = {
 def task_class(name: str) -> type[Task[Any]]:
     if name not in TASKS:
         raise ValueError(f"unknown task {name!r}: {suggest(name, TASKS)}")
-    module, _, attribute = TASKS[name].partition(":")
+    entry = TASKS[name]
+    if not isinstance(entry, str):
+        return entry
+    module, _, attribute = entry.partition(":")
     found: type[Task[Any]] = getattr(importlib.import_module(module), attribute)
     return found

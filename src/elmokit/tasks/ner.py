@@ -196,7 +196,8 @@ class NamedEntities(Task[Sentence]):
         tags = torch.zeros(len(examples), max(len(example.tokens) for example in examples), dtype=torch.int64)
         for row, example in zip(tags, examples):
             right = to_bioes(example.entities or (), len(example.tokens))
-            row[: len(right)] = torch.tensor([numbers[tag] for tag in right], dtype=torch.int64)
+            # A type that training has not seen can only be missed: `check` keeps it out of training itself.
+            row[: len(right)] = torch.tensor([numbers.get(tag, numbers["O"]) for tag in right], dtype=torch.int64)
         return {"tags": tags}
 
     def network(self, inputs: TokenInputs) -> NerNetwork:

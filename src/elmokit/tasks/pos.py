@@ -122,7 +122,9 @@ class PartsOfSpeech(Task[TaggedSentence]):
         longest = max(len(example.tokens) for example in examples)
         tags = torch.full((len(examples), longest), IGNORED)
         for row, example in zip(tags, examples):
-            row[: len(example.tokens)] = torch.tensor([numbers[tag] for tag in example.tags or ()])
+            row[: len(example.tokens)] = torch.tensor(
+                [numbers.get(tag, IGNORED) for tag in example.tags or ()]  # a new one can only be missed
+            )
         return {"tags": tags}
 
     def network(self, inputs: TokenInputs) -> PosNetwork:
