@@ -3,7 +3,8 @@
     .venv/bin/python benchmarks/embed.py [--recipe small] [--text FILE] [--parts lstm text batch memory]
 
 lstm    The LSTMs alone, both directions and all layers, weights kept in three ways; beside them the loop over time
-        that defines them, torch.nn.LSTM(proj_size=...), which does not clip, and the largest rate of torch.mm.
+        that defines them (all inputs by one product), the same with AllenNLP's two products a step,
+        torch.nn.LSTM(proj_size=...), which does not clip, and the largest rate of torch.mm.
 text    Sentences to NumPy, all layers: many at once, and one at a time. "cold": no word has been seen before.
 batch   Throughput, cold, by batch, sentence length, corpus size and threads. The definition: once, after ours.
 memory  Of a process that embeds and keeps nothing.
@@ -50,6 +51,7 @@ from elmokit.model.bilm import BiLM, BiLMState, reverse
 from elmokit.model.kernels import library, steps
 from elmokit.model.kernels.layers import KINDS, Kept
 from elmokit.model.kernels.recurrent import stack
+from elmokit.model.lstm import LSTMState, ProjectedLSTM
 from elmokit.text.corpus import LineReader
 
 K = TypeVar("K", bound=Hashable)
@@ -57,13 +59,14 @@ Row = dict[str, Any]  # of a table: its heading -> value
 Sentences = list[list[str]]
 
 OURS, LOOP, TORCH, PACKED = "ours", "definition", "nn.LSTM, padded", "nn.LSTM, packed"
+STEPS = "loop, as AllenNLP's"
 VOCABULARY = 100_000
 SHORT = 0.05  # seconds: what takes less is run several times in its turn
 ONE_ROUND = 3_000  # sentences: a larger corpus is long enough to be read once
 BATCHES, LENGTHS = (64, 256, 1024, 2048, 4096, 8192), (5, 10, 20, 40, 80)
 FORMATS = {
     ",.0f": ("tokens/s", "definition"),
-    ".2f": ("ms", "first ms", "p50 ms", "p99 ms", "ratio", "seconds"),
+    ".2f": ("ms", "first ms", "p50 ms", "p99 ms", "ratio", "to AllenNLP's", "seconds"),
     ".1f": ("GFLOP/s", "imported", "model", "after", "peak"),
     ".1%": ("of limit",),
     ".1e": ("difference",),
@@ -169,6 +172,21 @@ def by_modules(bilm: BiLM, batch: Batch) -> Tensor:
     return torch.stack([torch.cat([a, reverse(b, lengths)], dim=-1) for a, b in zip(left, right)])
 
 
+class StepByStep(nn.Module):
+    """The loop of AllenNLP's LstmCellWithProjection: two linear maps a step, of its input and of its state."""
+
+    def __init__(self, ours: ProjectedLSTM) -> None:
+        super().__init__()
+        self.ours = ours
+
+    def forward(self, x: Tensor, mask: Tensor, state: LSTMState, begins: Tensor | None = None) -> Any:
+        ours, outputs, now = self.ours, [], state
+        for step, real in zip(x.unbind(1), mask.unbind(1)):
+            h, now = ours(step.unsqueeze(1), real.unsqueeze(1), now)
+            outputs.append(h)
+        return torch.cat(outputs, dim=1), now
+
+
 def by_packed(bilm: BiLM, batch: Batch) -> Tensor:
     """torch's LSTMs without computing padding."""
     lengths, sides = batch.mask.sum(dim=1), []
@@ -197,6 +215,9 @@ def lstm(checkpoint: Checkpoint, sentences: Sentences, arguments: argparse.Names
     with_torch = copy.deepcopy(bilm)
     with_torch.forward_lstms = nn.ModuleList(map(TorchLSTM, bilm.forward_lstms))
     with_torch.backward_lstms = nn.ModuleList(map(TorchLSTM, bilm.backward_lstms))
+    by_step = copy.deepcopy(bilm)
+    by_step.forward_lstms = nn.ModuleList(map(StepByStep, bilm.forward_lstms))
+    by_step.backward_lstms = nn.ModuleList(map(StepByStep, bilm.backward_lstms))
     many = real_lengths(64).tolist()
     cases = {  # lengths, the longest first
         "1 sentence of 25 tokens": [25],
@@ -208,6 +229,7 @@ def lstm(checkpoint: Checkpoint, sentences: Sentences, arguments: argparse.Names
     for case, batch in batches.items():
         works |= {(case, f"{OURS}, {kept}"): partial(by_library, bilm, batch, kept) for kept in KINDS}
         works[case, LOOP] = partial(by_modules, bilm, batch)
+        works[case, STEPS] = partial(by_modules, by_step, batch)
         works[case, TORCH] = partial(by_modules, with_torch, batch)
         works[case, PACKED] = partial(by_packed, with_torch, batch)
     values = {key: work() for key, work in works.items()}  # and all is packed
@@ -224,6 +246,7 @@ def lstm(checkpoint: Checkpoint, sentences: Sentences, arguments: argparse.Names
             took = best[case, name]
             row = {"LSTMs": name, "ms": 1e3 * took, "tokens/s": tokens / took, "GFLOP/s": flops / took / 1e9}
             row |= {"of limit": flops / took / limit, "ratio": best[case, LOOP] / took}
+            row["to AllenNLP's"] = best[case, STEPS] / took
             rows.append(row | apart(values[case, name], values[case, LOOP], batches[case].mask))
         show(f"{case}, {tokens:,} tokens", rows)
     print(f"largest torch.mm: {limit / 1e9:.1f} GFLOP/s; ratio, difference and cosine are from the {LOOP}")

@@ -10,7 +10,8 @@ import torch
 
 from conftest import make_elmo
 from elmokit.config import build, dump
-from elmokit.tasks.biattentive import Maxout, attend, masked_max, masked_mean, masked_softmax
+from elmokit.tasks.attention import attend, masked_max, masked_mean, masked_softmax
+from elmokit.tasks.biattentive import Maxout
 from elmokit.tasks.inputs import InputConfig, WordTable
 from elmokit.tasks.labelled import UNANSWERED
 from elmokit.tasks.model import TaskModel

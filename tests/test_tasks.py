@@ -46,8 +46,6 @@ def still(model: TaskModel) -> TaskModel:
             module.p = 0.0
         if hasattr(module, "share"):
             module.share = 0.0
-        if isinstance(module, torch.nn.LSTM):
-            module.dropout = 0.0
     return model
 
 

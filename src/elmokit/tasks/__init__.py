@@ -16,6 +16,8 @@ TASKS: dict[str, str | type[Task[Any]]] = {  # "module:Class", or the class itse
     "ner": "elmokit.tasks.ner:NamedEntities",
     "srl": "elmokit.tasks.srl:SemanticRoles",
     "pos": "elmokit.tasks.pos:PartsOfSpeech",
+    "squad": "elmokit.tasks.squad:QuestionAnswering",
+    "coref": "elmokit.tasks.coref:Coreference",
 }
 
 

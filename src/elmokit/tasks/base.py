@@ -34,6 +34,7 @@ class Batch(NamedTuple):
     sentences: tuple[Padded, ...]  # one a group of `Task.groups`
     features: dict[str, Tensor]  # what the task's `collate` made, the right answers among them where known
     size: int  # B
+    examples: Sequence[Any] = ()  # what it was made of, for decoders that answer in the text's own words
 
 
 @dataclass(frozen=True)
@@ -116,10 +117,14 @@ class Task(ABC, Generic[E]):
     @staticmethod
     @abstractmethod
     def sentences(example: E) -> list[list[str]]:
-        """The token sequences whose vectors the network needs; equally many for all examples of a task."""
+        """The token sequences whose vectors the network needs."""
+
+    def cost(self, example: E) -> int:
+        """What an example adds to a batch, in padded tokens: those of its longest sentence."""
+        return max((len(sentence) for sentence in self.sentences(example)), default=0)
 
     def groups(self, examples: Sequence[E]) -> list[list[list[str]]]:
-        """K lists of B sentences: what is padded together."""
+        """K lists of B sentences: what is padded together, where every example has K."""
         return [list(group) for group in zip(*(self.sentences(example) for example in examples))]
 
     @abstractmethod

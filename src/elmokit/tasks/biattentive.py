@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from elmokit.tasks.attention import attend, masked_max, masked_mean, masked_softmax
 from elmokit.tasks.base import Batch
 from elmokit.tasks.encoder import BiLSTM
 from elmokit.tasks.inputs import TokenInputs
@@ -80,27 +81,3 @@ class Maxout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         units: Tensor = self.linear(x).unflatten(-1, (-1, self.pieces))
         return units.amax(dim=-1)
-
-
-# What is padded counts for nothing, and the pool or the attention of a sentence without a token is zero, not NaN.
-
-
-def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Over the last dimension; `mask` is as long there."""
-    return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1) * mask
-
-
-def attend(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
-    """What each x [B, T, D] finds in y [B, S, D] by dot product; mask [B, S] is y's. -> [B, T, D]"""
-    return masked_softmax(x @ y.transpose(1, 2), mask.unsqueeze(1)) @ y
-
-
-def masked_max(x: Tensor, mask: Tensor) -> Tensor:  # [B, T, D], [B, T] -> [B, D]
-    if not x.shape[1]:
-        return x.new_zeros(len(x), x.shape[2])
-    greatest = x.masked_fill(~mask.unsqueeze(-1), torch.finfo(x.dtype).min).amax(dim=1)
-    return greatest.masked_fill(~mask.any(dim=1, keepdim=True), 0.0)
-
-
-def masked_mean(x: Tensor, mask: Tensor) -> Tensor:  # [B, T, D], [B, T] -> [B, D]
-    return (x * mask.unsqueeze(-1)).sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1)

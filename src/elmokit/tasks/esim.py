@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from elmokit.tasks.attention import attend, masked_max, masked_mean
 from elmokit.tasks.base import Batch
-from elmokit.tasks.biattentive import attend, masked_max, masked_mean
 from elmokit.tasks.encoder import BiLSTM
 from elmokit.tasks.inputs import Padded, TokenInputs
 from elmokit.tasks.labelled import Classifier

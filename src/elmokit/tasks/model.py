@@ -49,7 +49,7 @@ class TaskModel:
 
     def batch(self, examples: Sequence[Any], cache: LayerCache | None = None) -> Batch:
         groups = tuple(self._pad(group, cache) for group in self.task.groups(examples))
-        return Batch(groups, self.task.collate(examples), len(examples))
+        return Batch(groups, self.task.collate(examples), len(examples), examples)
 
     def _pad(self, sentences: list[list[str]], cache: LayerCache | None) -> Padded:
         table = self.network.inputs.table
@@ -124,8 +124,7 @@ class TaskModel:
 
 
 def lengths(task: Task[Any], examples: Sequence[Any]) -> list[int]:
-    """What an example costs: the tokens of its longest sentence."""
-    return [max((len(s) for s in task.sentences(example)), default=0) for example in examples]
+    return [task.cost(example) for example in examples]
 
 
 def batches(

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmokit.tasks.cluster_scores import METRICS, as_sets, best_alignment, cluster_scores
+from elmokit.tasks.clusters import Document, conll_text, coreference_column, joined, read_documents
+
+FIXTURE = Path(__file__).parent / "tasks" / "coref.conll"
+DATA = Path(__file__).parent.parent.parent / "shared" / "data" / "coref"
+
+
+def rows(*cells: str) -> str:
+    """A sentence, by its coreference cells."""
+    return "".join(f"d 0 {i} w{i} XX * - - - - * {cell}\n" for i, cell in enumerate(cells)) + "\n"
+
+
+def read(tmp_path: Path, text: str) -> list[Document]:
+    (tmp_path / "x.conll").write_text(text)
+    return read_documents(tmp_path / "x.conll")
+
+
+def one(tmp_path: Path, *sentences: str) -> Document:
+    (document,) = read(tmp_path, "#begin document (d); part 000\n" + "".join(sentences) + "#end document\n")
+    return document
+
+
+# Reading
+
+
+def test_the_fixture_is_read():
+    documents = read_documents(FIXTURE)
+    assert [document.name for document in documents[:3]] == ["visit", "letter", "sister"]
+    assert documents[0].sentences[1] == ["Then", "she", "slept", "."]
+    assert documents[0].clusters == [[(0, 1), (11, 12)]]
+    assert documents[2].clusters == [[(0, 1), (3, 4)], [(3, 5), (10, 12)]]  # nested
+    assert documents[3].clusters == []
+    assert documents[4].tokens == ["Stop"]
+    assert documents[5].clusters == [[(0, 2)], [(7, 9), (13, 14)]]  # the stranger is mentioned once
+    assert documents[6].speakers[:7] == ["Ada"] * 6 + ["Bob"]
+    assert documents[0].speakers is None
+    assert documents[9].tokens[1:6] == ["(", "a", "tall", "man", ")"]
+    assert documents[1].where == "coref.conll:19"
+
+
+def test_mentions_of_one_cluster_nest_and_of_two_may_cross(tmp_path):
+    document = one(tmp_path, rows("(1|(1)", "(2", "1)", "2)|(1)"), rows("(7", "(7|7)", "7)"))
+    assert document.clusters == [[(0, 1), (0, 3), (3, 4)], [(1, 4)], [(4, 7), (5, 6)]]
+
+
+def test_clusters_that_share_a_span_are_one(tmp_path):
+    assert one(tmp_path, rows("(1)|(2)", "(2)", "(3)", "(1)")).clusters == [[(0, 1), (1, 2), (3, 4)], [(2, 3)]]
+    assert joined([[(0, 1)], [(1, 2)], [(0, 1), (1, 2)]]) == [[(0, 1), (1, 2)]]
+
+
+def test_parts_of_a_document_are_documents(tmp_path):
+    text = "#begin document (a/b); part 000\n" + rows("-") + "#end document\n"
+    documents = read(tmp_path, text + text.replace("000", "012"))
+    assert [(d.name, d.part, d.where) for d in documents] == [("a/b", 0, "x.conll:1"), ("a/b", 12, "x.conll:5")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (rows("(1", "-"), r"line 2: coreference: expected a mention of cluster 1 to end .* up to line 3"),
+        (rows("(1", "(1)"), r"line 2: coreference: expected a mention of cluster 1 to end"),
+        (rows("(1") + rows("1)"), r"line 2: coreference: expected a mention of cluster 1 to end"),
+        (rows("-", "1)"), r"line 3: coreference: expected an open mention of cluster 1 .* found '1\)'"),
+        (rows("(1|2)"), r"line 2: coreference: expected an open mention of cluster 2"),
+        (rows("1"), r"line 2: coreference: expected -, or \(1, 1\) and \(1\) .* found '1'"),
+        (rows("(1)|"), r"line 2: coreference: expected -"),
+        (rows("*"), r"line 2: coreference: expected -"),
+        ("d 0 0 w\n", r"line 2: expected 12 columns or more, .* found 4"),
+        ("#begin document (e); part 000\n", r"line 2: expected '#end document', found '#begin"),
+        ("", r"line 1: expected tokens in the document, found none"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_line(tmp_path, text, message):
+    with pytest.raises(ValueError, match=r"x\.conll, " + message):
+        one(tmp_path, text)
+
+
+def test_a_file_without_its_documents_borders_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"line 1: expected '#begin document .* before the first token"):
+        read(tmp_path, rows("-"))
+    with pytest.raises(ValueError, match=r"expected '#end document' for the document of line 1"):
+        read(tmp_path, "#begin document (d); part 000\n" + rows("-"))
+    with pytest.raises(ValueError, match=r"line 1: expected '#begin document \(name\); part 000', found '#end"):
+        read(tmp_path, "#end document\n")
+    with pytest.raises(ValueError, match="empty"):
+        read(tmp_path, "\n")
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the data is not here")
+def test_litbank_is_read_whole():
+    documents = read_documents(DATA / "dev.conll.xz")
+    assert len(documents) == 10
+    assert sum(len(d.sentences) for d in documents) == 712
+    assert sum(len(d.tokens) for d in documents) == 23096
+    assert sum(len(cluster) for d in documents for cluster in d.clusters) == 3097
+    assert sum(len(d.clusters) for d in documents) == 761
+    assert sum(len(cluster) == 1 for d in documents for cluster in d.clusters) == 531
+
+
+# Writing
+
+
+def test_the_column_is_written_as_conll_2012_has_it():
+    document = Document([["a", "b", "c"], ["d"]], None, None, "x:1")
+    clusters = [[[0, 1], [0, 3]], [[0, 2], [3, 4]], [[1, 3]]]
+    assert coreference_column(document, clusters) == ["(0|(1|(0)", "(2|1)", "2)|0)", "(1)"]
+    assert coreference_column(document, []) == ["-"] * 4
+
+
+def test_what_the_column_cannot_say_is_refused():
+    document = Document([["a", "b", "c"]], None, None, "x:1")
+    with pytest.raises(ValueError, match=r"x:1: \[0, 2\) and another mention of its cluster cross"):
+        coreference_column(document, [[[0, 2], [1, 3]]])
+    with pytest.raises(ValueError, match=r"x:1: expected mentions within 3 tokens, found \[2, 4\)"):
+        coreference_column(document, [[[2, 4]]])
+
+
+@st.composite
+def documents(draw) -> Document:
+    lengths = draw(st.lists(st.integers(1, 6), min_size=1, max_size=4))
+    starts = np.cumsum([0, *lengths])
+    spans = [
+        (int(at) + a, int(at) + b)
+        for at, length in zip(starts, lengths)
+        for a in range(length)
+        for b in range(a + 1, length + 1)
+    ]
+    chosen = draw(st.lists(st.sampled_from(spans), unique=True, max_size=12))
+    clusters: list[list[tuple[int, int]]] = [[], [], [], []]
+    for start, end in chosen:
+        cluster = clusters[draw(st.integers(0, 3))]
+        if not any(a < start < b < end or start < a < end < b for a, b in cluster):
+            cluster.append((start, end))
+    speakers = draw(st.none() | st.just(["Ada"] * sum(lengths)))
+    sentences = [[f"w{i}" for i in range(length)] for length in lengths]
+    return Document(sentences, joined(c for c in clusters if c), speakers, "x.conll:1", "d", 3)
+
+
+@given(documents())
+def test_written_and_read_again_it_is_the_same(tmp_path_factory, document):
+    path = tmp_path_factory.mktemp("round") / "x.conll"
+    path.write_text(conll_text(document, document.clusters))
+    assert read_documents(path) == [document]
+
+
+# Scores: worked examples of the papers. Mentions are letters or numbers there.
+
+
+def sets(*clusters: str):
+    return as_sets([[(ord(letter), ord(letter) + 1) for letter in cluster] for cluster in clusters])
+
+
+def scores(metric: str, key, response) -> tuple[float, float, float]:
+    """Recall, precision, F1; not in per cent."""
+    found = METRICS[metric](key, response).scores()
+    return found["recall"] / 100, found["precision"] / 100, found["f1"] / 100
+
+
+@pytest.mark.parametrize(
+    ("key", "response", "recall", "precision"),
+    [
+        ("ABCD", "AB CD", 2 / 3, 1),
+        ("AB CD", "ABCD", 1, 2 / 3),
+        ("ABCD", "ABCD", 1, 1),
+        ("ABCD", "AB", 1 / 3, 1),
+        ("ABC", "AC", 1 / 2, 1),
+        ("ABCD", "A B C D", 0, 0),
+    ],
+)
+def test_muc_as_vilain_et_al_1995(key, response, recall, precision):
+    assert scores("muc", sets(*key.split()), sets(*response.split()))[:2] == pytest.approx((recall, precision))
+
+
+KEY = sets("12345", "67", "89ABC")
+
+
+def test_b_cubed_as_bagga_and_baldwin_1998():
+    """Two responses that MUC cannot tell apart."""
+    near, far = sets("12345", "6789ABC"), sets("1234589ABC", "67")
+    assert scores("muc", KEY, near)[:2] == scores("muc", KEY, far)[:2] == pytest.approx((1, 9 / 10))
+    assert scores("b3", KEY, near)[:2] == pytest.approx((1, 16 / 21))
+    assert scores("b3", KEY, far)[:2] == pytest.approx((1, 7 / 12))
+
+
+@pytest.mark.parametrize(
+    ("response", "aligned", "f1"),
+    [
+        ("12345 6789ABC", 1 + 10 / 12, 0.733),
+        ("1234589ABC 67", 10 / 15 + 1, 0.667),
+        ("123456789ABC", 10 / 17, 0.294),
+        ("1 2 3 4 5 6 7 8 9 A B C", 2 / 6 + 2 / 3 + 2 / 6, 0.178),
+    ],
+)
+def test_ceaf_as_luo_2005(response, aligned, f1):
+    found = sets(*response.split())
+    recall, precision, harmonic = scores("ceaf", KEY, found)
+    assert (recall, precision) == pytest.approx((aligned / 3, aligned / len(found)))
+    assert harmonic == pytest.approx(f1, abs=5e-4)
+
+
+def test_predicted_mentions_as_pradhan_et_al_2014():
+    """The reference implementation's example: e is missed, h and i are no mentions."""
+    key, response = sets("abc", "defg"), sets("ab", "cd", "fghi")
+    assert scores("muc", key, response) == pytest.approx((2 / 5, 2 / 5, 2 / 5))
+    assert scores("b3", key, response)[:2] == pytest.approx(((4 / 3 + 1 / 3 + 1 / 4 + 4 / 4) / 7, 4 / 8))
+    assert scores("ceaf", key, response)[:2] == pytest.approx((1.3 / 2, 1.3 / 3))
+    assert scores("mentions", key, response)[:2] == pytest.approx((6 / 7, 6 / 8))
+
+
+def test_nothing_is_scored_as_nothing():
+    for metric in METRICS:
+        assert scores(metric, [], []) == scores(metric, KEY, []) == scores(metric, [], KEY) == (0, 0, 0)
+
+
+def test_single_mentions_count_where_they_are_asked_for():
+    key = [[[(0, 1), (2, 3)], [(4, 5)]]]
+    response = [[[[0, 1], [2, 3]], [[6, 7]]]]
+    with_them = {name: s.scores() for name, s in cluster_scores(response, key, singletons=True).items()}
+    without = {name: s.scores() for name, s in cluster_scores(response, key, singletons=False).items()}
+    assert all(row == {"f1": 100, "precision": 100, "recall": 100} for row in without.values())
+    assert with_them["muc"]["f1"] == 100  # it cannot see them
+    assert with_them["b3"]["f1"] == pytest.approx(100 * 2 / 3)
+    assert with_them["ceaf"]["recall"] == with_them["ceaf"]["precision"] == 50
+
+
+def test_documents_are_summed_and_their_mentions_kept_apart():
+    key = [[[(0, 1), (1, 2)]], [[(0, 1), (1, 2), (2, 3)]]]
+    response = [[[(0, 1), (1, 2)]], []]
+    assert cluster_scores(response, key, singletons=False)["muc"].scores()["recall"] == pytest.approx(100 / 3)
+
+
+# Scores: against plain implementations
+
+
+def plain(metric: str, ones, others) -> tuple[float, float]:
+    """Numerator and denominator of recall, straight from the definitions, mention by mention."""
+    where = {m: cluster for cluster in others for m in cluster}
+    if metric == "muc":
+        parts = [{where.get(m, frozenset([m])) for m in cluster} for cluster in ones]
+        return sum(len(c) - len(p) for c, p in zip(ones, parts)), sum(len(c) - 1 for c in ones)
+    if metric == "b3":
+        every = [len(c & where.get(m, frozenset())) / len(c) for c in ones for m in c]
+        return sum(every), len(every)
+    size = max(len(ones), len(others))
+    rows, columns = ([*side, *[frozenset()] * (size - len(side))] for side in (ones, others))
+    likeness = [[2 * len(a & b) / max(1, len(a) + len(b)) for b in columns] for a in rows]
+    return max(sum(likeness[i][j] for i, j in enumerate(p)) for p in permutations(range(size))), len(ones)
+
+
+partitions = st.lists(st.integers(0, 4), min_size=8, max_size=8).map(
+    lambda numbers: [  # 0: no mention
+        frozenset((i, i + 1) for i, n in enumerate(numbers) if n == cluster) for cluster in set(numbers) - {0}
+    ]
+)
+
+
+@given(partitions, partitions)
+def test_the_metrics_agree_with_their_definitions(key, response):
+    for metric in ("muc", "b3", "ceaf"):
+        recalled, there, right, said = METRICS[metric](key, response)
+        assert (recalled, there) == pytest.approx(plain(metric, key, response))
+        assert (right, said) == pytest.approx(plain(metric, response, key))
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 10**6), st.booleans())
+def test_the_best_alignment_is_the_best_of_all_permutations(rows, columns, seed, ties):
+    likeness = np.random.default_rng(seed).random((rows, columns))
+    if ties:
+        likeness = np.floor(3 * likeness)
+    few, many = sorted((likeness, likeness.T), key=len)
+    best = max(many[list(p), range(len(few))].sum() for p in permutations(range(len(many)), len(few)))
+    assert best_alignment(likeness) == pytest.approx(best)

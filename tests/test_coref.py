@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from elmokit.tasks import coref, mentions
+from elmokit.tasks.clusters import Document
+from elmokit.tasks.coref import Coreference, candidate_recall
+from elmokit.tasks.inputs import InputConfig, WordTable
+from elmokit.tasks.mentions import AntecedentScorer, CorefSettings, SpanScorer, antecedent_loss, follow, prune
+from elmokit.tasks.model import TaskModel
+from elmokit.text.tokens import make_tokeniser
+
+FIXTURE = Path(__file__).parent / "tasks" / "coref.conll"
+SMALL = CorefSettings(cells=5, hidden=6, feature=3, max_width=4, antecedents=4, dropout=0.0)
+INF = float("inf")
+
+
+def model(settings: CorefSettings = SMALL, seed: int = 0) -> TaskModel:
+    examples = Coreference.read(FIXTURE)
+    words = sorted({token for example in examples for token in example.tokens})
+    calm = InputConfig(word_width=7, word_dropout=0.0)
+    return TaskModel.fresh(Coreference(settings, {}), WordTable(words), None, calm, seed)
+
+
+def document(*lengths: int, speakers: list[str] | None = None) -> Document:
+    names = iter(f"w{i}" for i in range(sum(lengths)))
+    return Document([[next(names) for _ in range(n)] for n in lengths], [], speakers, "x:1")
+
+
+# Spans
+
+
+def test_spans_are_scored_as_if_each_were_made_alone():
+    torch.manual_seed(0)
+    sentence = torch.tensor([0, 0, 0, 0, 0, 1, 2, 2])
+    x, states = torch.randn(8, 7), torch.randn(8, 10)
+    scorer = SpanScorer(7, 10, SMALL)
+    with torch.no_grad():
+        scorer.attention.first.weight.mul_(5)
+        spans = scorer(x, states, sentence)
+        alpha = scorer.attention.score(states @ scorer.attention.first.weight.t())
+        for n in range(8):
+            for w in range(4):
+                inside = n + w < 8 and sentence[n] == sentence[n + w]
+                assert bool(spans.valid[n, w]) is bool(inside)
+                if not inside:
+                    continue
+                head = alpha[n : n + w + 1].softmax(0) @ x[n : n + w + 1]
+                g = torch.cat([states[n], states[n + w], head, scorer.span_width.weight[w]])
+                hidden = torch.relu(scorer.mention.second(torch.relu(scorer.mention.first(g))))
+                assert spans.scores[n, w] == pytest.approx(float(scorer.mention.output(hidden)), abs=1e-5)
+                made = scorer.vectors(spans, torch.tensor([n]), torch.tensor([w]))[0]
+                torch.testing.assert_close(made, g, atol=1e-5, rtol=1e-5)
+
+
+def test_the_best_spans_are_kept_unless_they_cross():
+    scores = torch.tensor([[0.1, 9.0, 0.2], [0.3, 8.0, 7.0], [5.0, 0.4, 0.0], [0.5, 0.0, 0.0]])
+    valid = torch.tensor([[1, 1, 1], [1, 1, 1], [1, 1, 0], [1, 0, 0]], dtype=torch.bool)
+    start, width = prune(scores, valid, 3)
+    # [0, 2) is best; [1, 3) and [1, 4) cross it; then [2, 3) and [3, 4).
+    assert list(zip(start.tolist(), width.tolist())) == [(0, 1), (2, 0), (3, 0)]
+    start, width = prune(scores, valid, 100)
+    kept = [(s, s + w + 1) for s, w in zip(start.tolist(), width.tolist())]
+    assert kept == [(0, 1), (0, 2), (1, 2), (2, 3), (2, 4), (3, 4)]  # [0, 3) crosses [2, 4), which is better
+
+
+# Antecedents
+
+
+def test_antecedents_are_scored_as_if_each_pair_were_made_alone(monkeypatch):
+    torch.manual_seed(0)
+    scorer = AntecedentScorer(9, SMALL)
+    g, mention = torch.randn(7, 9), torch.randn(7)
+    speakers = torch.tensor([1, 0, 2, 1, 1, 2, 0])
+    with torch.no_grad():
+        scores = scorer(g, mention, speakers)
+        assert scores.shape == (7, 1 + 4)
+        for i in range(7):
+            assert scores[i, 0] == 0
+            for back in range(1, 5):
+                j = i - back
+                if j < 0:
+                    assert scores[i, back] == -INF
+                    continue
+                same = 0 if 0 in (speakers[i], speakers[j]) else 1 if speakers[i] == speakers[j] else 2
+                features = scorer.distance.weight[back - 1], scorer.speaker.weight[same]
+                pair = torch.cat([g[i], g[j], g[i] * g[j], *features])
+                hidden = torch.relu(scorer.pair.second(torch.relu(scorer.pair.first(pair))))
+                right = float(mention[i] + mention[j] + scorer.pair.output(hidden))
+                assert scores[i, back] == pytest.approx(right, abs=1e-5)
+        monkeypatch.setattr(mentions, "CHUNK", 80)  # two rows at once
+        torch.testing.assert_close(scorer(g, mention, speakers), scores)
+
+
+def test_distances_fall_into_the_papers_buckets():
+    least = torch.tensor(mentions.BUCKETS)
+    found = torch.bucketize(torch.tensor([1, 2, 4, 5, 7, 8, 15, 16, 63, 64, 250]), least, right=True) - 1
+    assert found.tolist() == [0, 1, 3, 4, 4, 5, 5, 6, 7, 8, 8]
+
+
+def test_the_loss_is_that_of_all_right_antecedents_together():
+    scores = torch.tensor([[0.0, -INF, -INF], [0.0, 1.0, -INF], [0.0, 2.0, 3.0], [0.0, 1.0, 1.0]])
+    e = scores.exp()
+    # Span 2 has both before it; span 3 is of a cluster whose other mention is out of reach.
+    rows = [e[0, 0] / e[0].sum(), e[1, 1] / e[1].sum(), (e[2, 1] + e[2, 2]) / e[2].sum(), e[3, 0] / e[3].sum()]
+    right = -torch.stack(rows).log().mean()
+    assert antecedent_loss(scores, torch.tensor([1, 1, 1, 2])) == pytest.approx(float(right))
+    none = -(e[:, 0] / e.sum(dim=1)).log().mean()
+    assert antecedent_loss(scores, torch.zeros(4, dtype=torch.int64)) == pytest.approx(float(none))
+
+
+def test_clusters_follow_the_best_antecedents():
+    scores = torch.full((6, 4), -1.0)
+    scores[:, 0] = 0.0
+    scores[2, 2] = 1.0  # 2 -> 0
+    scores[3, 2] = 0.5  # 3 -> 1
+    scores[4, 2] = 2.0  # 4 -> 2
+    scores[5, 1] = -0.5
+    assert follow(scores) == [[0, 2, 4], [1, 3]]
+    assert follow(torch.zeros(3, 2)) == []
+
+
+# Segments
+
+
+def test_training_reads_a_window_and_prediction_all_by_segments():
+    trained = model(replace(SMALL, train_sentences=2))
+    batch = trained.batch([document(3, 4, 5, 2, 6), document(4)])
+    trained.network.train()
+    torch.manual_seed(0)
+    windows = {(trained.network(batch)[0].segments[0].first) for _ in range(40)}
+    assert windows == {0, 3, 7, 12}
+    (segment,) = trained.network(batch)[0].segments
+    assert len(segment.scores) in (7, 9, 7, 8)
+    trained.network.eval()
+    long, short = trained.network(batch)
+    assert [(s.first, len(s.scores)) for s in long.segments] == [(0, 7), (7, 7), (14, 6)]
+    assert [(s.first, len(s.scores)) for s in short.segments] == [(0, 4)]
+    assert len(long.spans) == 3 + 3 + 2  # 0.3 of a segment's tokens, rounded up
+    assert long.spans == sorted(long.spans)
+    assert long.antecedents.shape == (8, 5)
+    assert torch.isfinite(long.antecedents[4, 1:]).all()  # its antecedents are in the segment before
+
+
+def test_a_window_has_the_documents_own_answers():
+    """Spans of a window count from the document's beginning, as the answers do."""
+    trained = model(replace(SMALL, train_sentences=1, kept=10.0, mention_weight=0.0))
+    trained.network.train()
+    text = replace(document(3, 3), clusters=[[(0, 1), (1, 2)], [(3, 4), (4, 5)]])
+    batch = trained.batch([text])
+    for _ in range(8):
+        output = trained.network(batch)
+        ((first, *_),) = output[0].segments
+        ids = torch.tensor([{first: 1, first + 1: 1}.get(s, 0) if e == s + 1 else 0 for s, e in output[0].spans])
+        assert ids.sum() == 2
+        right = antecedent_loss(output[0].antecedents, ids)
+        torch.testing.assert_close(trained.network.loss(output, batch), right)
+
+
+def test_documents_without_mentions_of_one_token_or_of_none_are_read():
+    trained = model()
+    texts = [document(1), document(5), document(1, 1, 1), replace(document(), sentences=[])]
+    batch = trained.batch(texts)
+    trained.network.train()
+    loss = trained.network.loss(trained.network(batch), batch)
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert all(torch.isfinite(p.grad).all() for p in trained.network.parameters() if p.grad is not None)
+    predictions = trained.predict(texts)
+    assert predictions[0] == predictions[3] == []
+    assert set(trained.task.metrics(predictions, texts)) == {"f1", "muc", "b3", "ceaf", "mention recall"}
+    assert trained.predict([replace(texts[3])]) == [[]]
+
+
+def test_who_speaks_makes_a_difference():
+    trained = model()
+    trained.network.eval()
+    quiet, same, other = (
+        trained.network(trained.batch([document(4, 4, speakers=speakers)]))[0].antecedents
+        for speakers in (None, ["Ada"] * 8, ["Ada"] * 4 + ["Bob"] * 4)
+    )
+    assert not torch.allclose(quiet[1:, 1], same[1:, 1])
+    assert not torch.allclose(same, other)
+
+
+# The task
+
+
+def test_the_batch_knows_the_right_answers():
+    examples = Coreference.read(FIXTURE)
+    features = Coreference(SMALL, {}).collate([examples[0], examples[6]])
+    assert features["sentences"].tolist() == [2, 3]
+    assert features["mentions"].tolist() == [
+        [0, 0, 1, 1],
+        [0, 11, 12, 1],
+        [1, 0, 1, 1],
+        [1, 7, 8, 1],
+        [1, 13, 14, 1],
+    ]
+    assert features["speakers"].tolist() == [0] * 14 + [1] * 6 + [2] * 7 + [1] * 5
+    assert "mentions" not in Coreference(SMALL, {}).collate([replace(examples[0], clusters=None)])
+
+
+def test_a_line_becomes_a_document_and_its_prediction_marked_text():
+    text = "Ada told her sister that she was late. The girl laughed."
+    example = Coreference.example(text, make_tokeniser("words").tokens, "line 1")
+    assert [len(sentence) for sentence in example.sentences] == [9, 4]
+    clusters = [[[0, 1], [2, 3]], [[2, 4], [5, 6], [9, 11]]]
+    assert Coreference.show(example, clusters) == (
+        "[Ada]1 told [[her]1 sister]2 that [she]2 was late . [The girl]2 laughed ."
+    )
+    assert model().predict([example]) is not None
+
+
+def test_the_score_is_the_mean_of_three():
+    examples = Coreference.read(FIXTURE)
+    task = Coreference(SMALL, {})
+    truth = [[[list(span) for span in cluster] for cluster in e.clusters] for e in examples]
+    assert set(task.metrics(truth, examples).values()) == {100.0}
+    half = [clusters[:1] for clusters in truth]
+    scores = task.metrics(half, examples)
+    assert scores["f1"] == pytest.approx((scores["muc"] + scores["b3"] + scores["ceaf"]) / 3)
+    assert 0 < scores["mention recall"] < 100
+    assert [row["label"] for row in task.by_label(half, examples)] == ["muc", "b3", "ceaf", "mentions"]
+
+
+def test_single_mentions_are_predicted_where_they_are_asked_for():
+    settings = replace(SMALL, singletons=True)
+    output = coref.Scores([(0, 1), (2, 4), (5, 6)], torch.tensor([1.0, 2.0, -1.0]), torch.zeros(3, 3), [])
+    assert model(settings).network.decode([output], None) == [[[[0, 1]], [[2, 4]]]]
+    assert model().network.decode([output], None) == [[]]
+    with pytest.raises(ValueError, match="singletons: expected a mention_weight of more than 0"):
+        CorefSettings(singletons=True, mention_weight=0.0)
+
+
+def test_what_pruning_and_width_lose_is_known():
+    examples = Coreference.read(FIXTURE)
+    words_only = model(replace(SMALL, kept=100.0, max_width=1))
+    assert candidate_recall(words_only, examples) == pytest.approx(100 * 18 / 24)
+    assert candidate_recall(model(replace(SMALL, kept=0.01)), examples) < 50
+
+
+@pytest.mark.parametrize("recipe", ["laptop", "paper"])
+def test_a_batch_of_the_recipes_is_a_document(recipe):
+    settings, train = Coreference.recipes[recipe]
+    assert train.examples == 1
+    assert settings.train_sentences <= 50
