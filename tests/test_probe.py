@@ -13,7 +13,7 @@ import pytest
 
 from elmokit.analysis.classification import probe_text, read_labelled
 from elmokit.analysis.layers import sample, token_vectors
-from elmokit.analysis.pairs import probe_pairs, read_pairs, right_answers
+from elmokit.analysis.pairs import probe_pairs, read_pairs, right_answers, told_apart
 from elmokit.analysis.tagging import Tagged, majority_accuracy, probe_tags, read_tagged
 from elmokit.text.tokens import make_tokeniser
 
@@ -221,6 +221,17 @@ def test_pairs_are_told_apart_by_context_alone(tmp_path):
     assert (bank.questions, mixed.questions, result.questions) == (5, 4, 9)
     assert mixed.by_layer == (0.5, 0.0)  # the like neighbour is always in the other sense
     assert result.by_layer == (0.5, 5 / 9)
+
+
+def test_words_told_apart_by_a_plain_computation():
+    vectors = np.random.default_rng(5).normal(size=(5, 2, 4)).astype(np.float32)
+    found = told_apart(vectors, 3)
+    for layer, here in enumerate([vectors[:, 0], vectors[:, 1], vectors.mean(axis=1)]):
+        unit = here / np.linalg.norm(here, axis=1, keepdims=True)
+        within = [unit[i] @ unit[j] for i in range(5) for j in range(i) if (i < 3) == (j < 3)]
+        between = [unit[i] @ unit[j] for i in range(3) for j in (3, 4)]
+        assert found[layer] == float(np.mean(within) > np.mean(between))
+    assert told_apart(np.ones((4, 1, 3), dtype=np.float32), 2).tolist() == [0.5, 0.5]
 
 
 def test_right_answers_by_a_plain_computation():

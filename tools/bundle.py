@@ -76,7 +76,7 @@ def measure(elmo: Elmo, run: Path, language: str, data: Path, console: Console) 
     facts["pos"] = dataclasses.asdict(result)
     console.print("word pairs")
     pairs = probe_pairs(elmo, ROOT / f"tests/senses/{language}.json")
-    facts["pairs"] = {"by_layer": pairs.by_layer, "mean": pairs.mean, "questions": pairs.questions}
+    facts["pairs"] = {key: value for key, value in dataclasses.asdict(pairs).items() if key != "words"}
     if language == "en":
         console.print("word senses")
         senses = probe_senses(

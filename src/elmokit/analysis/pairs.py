@@ -6,8 +6,9 @@ A file is a JSON list of
                                 {"gloss": "for money", "contexts": ["She works at a [bank] .", "..."]}]}
 
 with two senses an entry and two contexts or more a sense. Each context is a question: it is right if its word's
-mean cosine to the other contexts of its sense is above that to the contexts of the other sense. Equal ones count
-half, so the token layer, which sees the word alone, has 50 % by construction.
+mean cosine to the other contexts of its sense is above that to the contexts of the other sense. A word is told
+apart if, over all its contexts, the mean cosine within senses is above that between them. Equal ones count half, so
+the token layer, which sees the word alone, has 50 % of both by construction.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class PairScore:
 class PairsProbeResult:
     by_layer: tuple[float, ...]  # of all questions together
     mean: float
+    told_apart: tuple[float, ...]  # the share of the words, by layer
+    told_apart_mean: float
     questions: int
     words: tuple[PairScore, ...]
 
@@ -55,15 +58,16 @@ def probe_pairs(elmo: Elmo, path: str | Path) -> PairsProbeResult:
     pairs = read_pairs(path)
     marked = [_marked(elmo, pair, f"{path}, entry {i}") for i, pair in enumerate(pairs, start=1)]
     vectors = word_vectors(elmo, [sentence for sentences in marked for sentence in sentences])  # [S, L, D]
-    words, right, at = [], [], 0
+    words, right, apart, at = [], [], [], 0
     for pair, sentences in zip(pairs, marked):
         here = vectors[at : at + len(sentences)]
         at += len(sentences)
         answers = right_answers(here, len(pair.contexts[0]))
         right.append(answers)
+        apart.append(told_apart(here, len(pair.contexts[0])))
         words.append(PairScore(pair.word, *_shares(answers), answers.shape[1]))
     answers = np.concatenate(right, axis=1)
-    return PairsProbeResult(*_shares(answers), answers.shape[1], tuple(words))
+    return PairsProbeResult(*_shares(answers), *_shares(np.stack(apart, axis=1)), answers.shape[1], tuple(words))
 
 
 def right_answers(vectors: NDArray[np.float32], first: int) -> NDArray[np.float64]:
@@ -71,13 +75,29 @@ def right_answers(vectors: NDArray[np.float32], first: int) -> NDArray[np.float6
 
     The last row is that of the mean of the layers.
     """
-    by_layer = cosines(np.concatenate([vectors, vectors.mean(axis=1, keepdims=True)], axis=1))  # [L + 1, S, S]
-    count = len(vectors)
-    second = np.arange(count) >= first
+    by_layer, own, other = _cosines(vectors, first)
+    return _above(
+        (by_layer * own).sum(axis=2) / own.sum(axis=1), (by_layer * other).sum(axis=2) / other.sum(axis=1)
+    )
+
+
+def told_apart(vectors: NDArray[np.float32], first: int) -> NDArray[np.float64]:
+    """As `right_answers`, of the word as a whole: [S, L, D] -> [L + 1]."""
+    by_layer, own, other = _cosines(vectors, first)
+    return _above((by_layer * own).sum(axis=(1, 2)) / own.sum(), (by_layer * other).sum(axis=(1, 2)) / other.sum())
+
+
+def _cosines(
+    vectors: NDArray[np.float32], first: int
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+    """[L + 1, S, S], the mean of the layers last; and which pairs are of one sense, which of two [S, S]."""
+    by_layer = cosines(np.concatenate([vectors, vectors.mean(axis=1, keepdims=True)], axis=1))
+    second = np.arange(len(vectors)) >= first
     same = second[:, None] == second[None, :]
-    own = same & ~np.eye(count, dtype=bool)
-    near = (by_layer * own).sum(axis=2) / own.sum(axis=1)
-    far = (by_layer * ~same).sum(axis=2) / (~same).sum(axis=1)
+    return by_layer, same & ~np.eye(len(vectors), dtype=bool), ~same
+
+
+def _above(near: NDArray[np.float64], far: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.abs(near - far) < LIKE, 0.5, (near > far).astype(np.float64))
 
 

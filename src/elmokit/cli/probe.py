@@ -214,7 +214,9 @@ def pairs(
         return
     columns = [*(f"layer {layer}" for layer in range(len(result.by_layer))), "mean of the layers"]
     rows = [(score.word, [*score.by_layer, score.mean]) for score in result.words]
-    _print_table("", columns, [*rows, ("all", [*result.by_layer, result.mean])])
+    rows.append(("contexts nearer to their own sense", [*result.by_layer, result.mean]))
+    rows.append(("words told apart", [*result.told_apart, result.told_apart_mean]))
+    _print_table("", columns, rows)
     typer.echo(f"{len(result.words):,} words, {result.questions:,} contexts")
 
 
