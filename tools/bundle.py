@@ -130,7 +130,9 @@ def write_card(name: str, run: Path, model: Checkpoint, facts: dict[str, Any]) -
             f"({text['train_examples']:,} for training)"
         )
         data = "UD Korean Kaist dev; NSMC dev; tests/senses/ko.json"
-    rows.append(f"| two senses of one word, told apart | {percent([*pairs['by_layer'], pairs['mean']])} |")
+    apart = [*pairs["told_apart"], pairs["told_apart_mean"]]
+    rows.append(f"| words of two senses, told apart | {percent(apart)} |")
+    rows.append(f"| their contexts, nearer to their own sense | {percent([*pairs['by_layer'], pairs['mean']])} |")
     return f"""---
 language: {language}
 license: cc-by-sa-4.0

@@ -7,8 +7,8 @@ A file is a JSON list of
 
 with two senses an entry and two contexts or more a sense. Each context is a question: it is right if its word's
 mean cosine to the other contexts of its sense is above that to the contexts of the other sense. A word is told
-apart if, over all its contexts, the mean cosine within senses is above that between them. Equal ones count half, so
-the token layer, which sees the word alone, has 50 % of both by construction.
+apart if, over all its contexts, the mean cosine within senses is above that between them. Equal ones count half,
+so the token layer, which sees the word alone, has 50 % of both by construction.
 """
 
 from __future__ import annotations
