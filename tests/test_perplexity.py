@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import pathlib
 
 import numpy as np
 import pytest
@@ -330,6 +331,14 @@ def elmo_command(tmp_path, monkeypatch):
         return result.exception if failed else result.exit_code, result.stdout, result.stderr
 
     return run
+
+
+def test_a_text_of_unknown_words_is_remarked_on(elmo_command):
+    pathlib.Path("strange.txt").write_text("xyzzy plugh xyzzy\n")
+    _, out, messages = elmo_command("perplexity", "model", "strange.txt", "--json")
+    assert json.loads(out)["unknown"] == 1
+    assert "100 % of the words are unknown" in messages
+    assert "unknown" not in elmo_command("perplexity", "model", "text.txt", "--json")[2]
 
 
 @pytest.mark.parametrize("state", ["carry", "zero"])

@@ -117,3 +117,23 @@ def test_the_layers_to_mix():
     assert not make_mix(3, InputConfig(layers="mean")).weights.requires_grad
     with pytest.raises(ValueError, match="layers 0 to 2"):
         make_mix(3, InputConfig(layers="3"))
+
+
+def test_questions_about_a_text(tmp_path):
+    data = DATA.parent / "squad.json"
+    common = ["--train", data, "--dev", data, "--set", "cells=4", "--set", "train.epochs=1", "--threads", "1"]
+    elmo_task("train", "squad", *common, "-o", tmp_path / "run")
+    text = tmp_path / "article.txt"
+    text.write_text("Ada wrote it\nin London\tin 1843.\n")
+    shown = elmo_task("predict", tmp_path / "run", "--context", text, "--question", "Who wrote it?")
+    question, *rest = shown.splitlines()
+    assert question == "Who wrote it?"
+    assert "\n".join(rest).replace("[", "").replace("]", "") == text.read_text().rstrip("\n")
+    (tmp_path / "questions.txt").write_text("Who?\n\nWhere?\n")
+    lines = elmo_task(
+        "predict", tmp_path / "run", tmp_path / "questions.txt", "--context", text, "--json"
+    ).splitlines()
+    answers = [json.loads(line)["prediction"] for line in lines]
+    assert len(answers) == 2
+    assert all(text.read_text()[a["start"] : a["end"]] == a["text"] for a in answers)
+    elmo_task("predict", tmp_path / "run", "--question", "Who?", error="--context FILE")

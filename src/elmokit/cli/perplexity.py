@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from elmokit.text.tokens import Tokeniser as Splitter
 
 
+MOSTLY = 0.5  # of the words: more unknown ones than that, and the figure says little
+
+
 def perplexity(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="A folder, a bundled name, or owner/name on the hub.")
@@ -63,6 +66,12 @@ def perplexity(
     begun = time.monotonic()
     result = _run(checkpoint, _Texts(texts, splitter, split, on_bad_line), state, limit)
     seconds = time.monotonic() - begun
+    if result.unknown > MOSTLY:
+        typer.echo(
+            f"note: {100 * result.unknown:.0f} % of the words are unknown, and <UNK> is easily predicted: "
+            "is the text cut into tokens as the model's was?",
+            err=True,
+        )
     if as_json:
         facts = {"model": model, "texts": texts, "state": state, **result._asdict(), "seconds": round(seconds, 3)}
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))

@@ -212,6 +212,10 @@ def predict(
     model: Trained,
     file: Annotated[str, typer.Argument(metavar="[FILE|-]", help="A line an example; - is stdin.")] = "-",
     *,
+    context: Annotated[
+        Path | None, typer.Option(help="squad: a text to ask about; questions come from --question or FILE.")
+    ] = None,
+    question: Annotated[str | None, typer.Option(help="squad: one question about --context.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
     tokeniser: Annotated[str, typer.Option(help="words, whitespace (the text is tokenised) or korean.")] = "words",
     threads: Threads = None,
@@ -223,12 +227,19 @@ def predict(
     `echo "Ada Lovelace lived in London." | elmo task predict ner-elmo`
 
     `elmo task predict srl-elmo sentences.txt --json` (each line with its predicate in brackets: He [gave] it .)
+
+    `elmo task predict squad-elmo --context article.txt --question "Who wrote it?"` (without --question it asks)
     """
     use_threads(threads)
     from elmokit.text.corpus import LineReader
     from elmokit.text.tokens import make_tokeniser
 
     trained, tokenise = _load(model), make_tokeniser(tokeniser).tokens
+    if context is not None:
+        _answer(trained, context, question, file, tokenise, as_json)
+        return
+    if question is not None:
+        raise ValueError("--question is asked about a text: give it by --context FILE")
     with LineReader(file) as reader:
         examples = [
             trained.task.example(line.text, tokenise, f"{file}, line {line.number}")
@@ -236,14 +247,45 @@ def predict(
             if line.text.strip()
         ]
     for example, prediction in zip(examples, trained.predict(examples)):
-        if as_json:
-            tokens = trained.task.sentences(example)
-            typer.echo(json.dumps({"tokens": tokens, "prediction": prediction}, ensure_ascii=False))
-        else:
-            typer.echo(trained.task.show(example, prediction))
+        _tell(trained, example, prediction, as_json)
     if not examples:
         typer.echo("no lines to read", err=True)
         sys.exit(1)
+
+
+def _tell(trained: TaskModel, example: Any, prediction: Any, as_json: bool) -> None:
+    if as_json:
+        tokens = trained.task.sentences(example)
+        typer.echo(json.dumps({"tokens": tokens, "prediction": prediction}, ensure_ascii=False))
+    else:
+        typer.echo(trained.task.show(example, prediction))
+
+
+def _answer(
+    trained: TaskModel, context: Path, question: str | None, file: str, tokenise: Any, as_json: bool
+) -> None:
+    """One question, or one a line as they come: an answer is there before the next is asked."""
+    from elmokit.tasks.squad import QuestionAnswering
+    from elmokit.text.corpus import LineReader
+
+    if not isinstance(trained.task, QuestionAnswering):
+        raise ValueError(f"--context goes with squad, this is a model of {trained.task.name}")
+    with LineReader(context) as reader:
+        text = "\n".join(line.text for line in reader)
+
+    def answer(asked: str) -> None:
+        example = QuestionAnswering.ask(text, asked, tokenise, str(context))
+        _tell(trained, example, trained.predict([example])[0], as_json)
+
+    if question is not None:
+        answer(question)
+        return
+    if file == "-" and sys.stdin.isatty():
+        typer.echo("A question a line; end with Ctrl-D.", err=True)
+    with LineReader(file) as reader:
+        for line in reader:
+            if line.text.strip():
+                answer(line.text)
 
 
 def _load(model: Path) -> TaskModel:

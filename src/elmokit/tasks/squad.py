@@ -108,8 +108,13 @@ class QuestionAnswering(Task[Question]):
                 f"{where}: expected a context and a question with {BETWEEN} or a tab between, found "
                 f"{len(parts)} parts: {text[:60]!r}"
             )
-        context, question = (Text.cut_by(part, tokenise, where) for part in parts)
-        return Question(context, question, (), where)
+        return cls.ask(parts[0], parts[1], tokenise, where)
+
+    @classmethod
+    def ask(cls, context: str, question: str, tokenise: Callable[[str], list[str]], where: str) -> Question:
+        """A question that nobody has answered yet."""
+        texts = [Text.cut_by(part, tokenise, where) for part in (context, question)]
+        return Question(texts[0], texts[1], (), where)
 
     @staticmethod
     def show(example: Question, prediction: dict[str, Any]) -> str:
