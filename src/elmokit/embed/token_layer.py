@@ -77,7 +77,7 @@ class TokenLayer:
             self._forget()  # and begin anew: the words of these sentences are the likeliest to come again
             missing = list(dict.fromkeys(keys))
         if self._vectors is None:
-            like = next(self.bilm.encoder.parameters())
+            like = weights[0]
             self._vectors = like.new_empty(max(places, 1 + len(missing)), width)
             self._vectors[0] = 0
         if missing:
@@ -93,7 +93,8 @@ class TokenLayer:
                 self.mapper.fill(row, key)
             else:
                 row[:] = self.mapper.begin if key == BEGIN else self.mapper.end
-        return self.bilm.encoder.encode(torch.from_numpy(ids).to(next(self.bilm.parameters()).device))
+        assert self._vectors is not None
+        return self.bilm.encoder.encode(torch.from_numpy(ids).to(self._vectors.device))
 
 
 def characters(keys: Sequence[Key]) -> int:

@@ -112,7 +112,7 @@ class BiLM(nn.Module):
 
     def zero_state(self, rows: int) -> BiLMState:
         lstm = self.config.lstm
-        like = next(self.forward_lstms.parameters())
+        like = weights_of(self.forward_lstms)[0]
         return BiLMState(
             like.new_zeros(2, lstm.layers, rows, lstm.width), like.new_zeros(2, lstm.layers, rows, lstm.cells)
         )

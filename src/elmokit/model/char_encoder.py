@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -168,7 +168,10 @@ class CharEncoder(nn.Module):
 
     def _table_weights(self) -> list[Tensor]:
         """What tables are made of: the embedding [A, E], then the filters of each width [count, E, width]."""
-        return [self.character_embedding.weight, *(part.get_parameter("weight") for part in self.convolutions)]
+        return [self.character_embedding.weight, *(part.weight for part in self._filters())]
+
+    def _filters(self) -> list[nn.Conv1d]:
+        return cast("list[nn.Conv1d]", list(self.convolutions))
 
     def _learns(self) -> bool:
         return torch.is_grad_enabled() and any(weight.requires_grad for weight in self._table_weights())
@@ -188,7 +191,7 @@ class CharEncoder(nn.Module):
         spelling = self._characters(ids)  # [N, C]
         self._check_length(spelling)
         embedding, *weights = self._table_weights()
-        bias = torch.cat([part.get_parameter("bias") for part in self.convolutions])  # [F]
+        bias = torch.cat([cast(Tensor, part.bias) for part in self._filters()])  # [F]
         filters = self.config.filters
         convolution.check_ids(spelling, len(embedding))
         if not self._learns() and convolution.table_bytes(len(embedding), filters) <= convolution.MOST_BYTES:
