@@ -85,7 +85,11 @@ def measure(elmo: Elmo, run: Path, language: str, data: Path, console: Console) 
             data / "wsd/senseval2.data.xml",
             index=data / "wsd/index.sense.xz",
         )
-        facts["wsd"] = dataclasses.asdict(senses)
+        facts["wsd"] = {
+            **dataclasses.asdict(senses),
+            "by_layer": [score._asdict() for score in senses.by_layer],
+            **{name: getattr(senses, name)._asdict() for name in ("mean", "most_frequent", "first_sense")},
+        }
     else:
         console.print("reviews")
         text = probe_text(elmo, data / "nsmc/ratings_train.txt.xz", data / "nsmc/ratings_dev.txt", limit=20_000)
@@ -180,8 +184,7 @@ For comparison: {"; ".join(notes)}. Layer 0 knows the word alone, so of two sens
 
 ## Licence
 
-The weights are offered under CC BY-SA 4.0, as most of the text that they were trained on is. Not an offer of anybody whose
-text it was.
+The weights are offered under CC BY-SA 4.0, as most of the text that they were trained on is.
 
 ## Known limits
 
