@@ -23,7 +23,8 @@ from elmokit.tasks.answers import (
     normalise_answer,
     score_answers,
 )
-from elmokit.tasks.bidaf import BidafSettings, BiGRU, SpanScores, Trilinear, best_spans
+from elmokit.tasks.bidaf import BidafSettings, SpanScores, Trilinear, best_spans
+from elmokit.tasks.encoder import BiGRU
 from elmokit.tasks.inputs import InputConfig, WordTable
 from elmokit.tasks.model import TaskModel
 from elmokit.tasks.squad import QuestionAnswering
@@ -281,7 +282,7 @@ def test_the_bigru_is_torchs_own_over_each_text_alone():
     with torch.no_grad():
         for name, parameter in ours.named_parameters():
             parameter.uniform_(-1, 1)
-            side, _, rest = name.partition(".")
+            side, _, rest = name.split(".")  # forwards.0.weight_ih_l0
             torchs.get_parameter(rest + ("" if side == "forwards" else "_reverse")).copy_(parameter)
     x, lengths = torch.randn(3, 6, 3), [6, 4, 0]
     output = ours(x, torch.arange(6) < torch.tensor(lengths).unsqueeze(1))

@@ -66,11 +66,10 @@ def measure(elmo: Elmo, run: Path, language: str, data: Path, console: Console) 
         found = perplexity(elmo.checkpoint, iter(sentences), state=state)
         facts[f"perplexity_{state}"] = {**found._asdict(), "mean": found.mean}
     console.print("parts of speech")
-    tags = {"en": "en", "ko": "ko"}[language]
     result = probe_tags(
         elmo,
-        data / f"pos/{tags}-train.conllu.xz",
-        data / f"pos/{tags}-dev.conllu",
+        data / f"pos/{language}-train.conllu.xz",
+        data / f"pos/{language}-dev.conllu",
         vectors=data / GLOVE if language == "en" else None,
     )
     facts["pos"] = dataclasses.asdict(result)

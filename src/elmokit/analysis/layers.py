@@ -22,6 +22,11 @@ Item = TypeVar("Item")
 LARGEST = float(np.finfo(np.float16).max)
 
 
+def as_half(array: Array) -> NDArray[np.float16]:
+    """float16, and what it cannot hold as the largest that it can."""
+    return np.clip(array, -LARGEST, LARGEST).astype(np.float16)
+
+
 def silent(stage: str, done: int, total: int) -> None:
     """The report of whoever does not want one."""
 
@@ -41,7 +46,7 @@ def token_vectors(
     at = 0
     for array in watched(elmo.stream(sentences, layers="all"), len(sentences), stage, report):
         end = at + array.shape[1]
-        vectors[:, at:end] = np.clip(array, -LARGEST, LARGEST)
+        vectors[:, at:end] = as_half(array)
         at = end
     assert at == vectors.shape[1]
     return vectors
@@ -54,7 +59,7 @@ def sentence_vectors(
     vectors = np.empty((elmo.layers, len(sentences), elmo.width), dtype=np.float16)
     arrays = elmo.stream(sentences, layers="all", pooling="mean")
     for row, array in enumerate(watched(arrays, len(sentences), stage, report)):
-        vectors[:, row] = np.clip(array, -LARGEST, LARGEST)
+        vectors[:, row] = as_half(array)
     return vectors
 
 

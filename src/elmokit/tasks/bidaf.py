@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from elmokit.tasks.attention import masked_softmax
 from elmokit.tasks.base import Batch, Network
-from elmokit.tasks.encoder import SharedDropout, turns
+from elmokit.tasks.encoder import BiGRU, SharedDropout
 from elmokit.tasks.inputs import Padded, TokenInputs
 
 
@@ -144,33 +144,3 @@ class Trilinear(nn.Module):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         one: Tensor = self.of_x(x) + self.of_y(y).transpose(1, 2)
         return one + (x * self.of_both) @ y.transpose(1, 2)
-
-
-class BiGRU(nn.Module):
-    """x [B, T, I], mask [B, T] -> [B, T, 2H], zero where padded; what is padded changes nothing else.
-
-    The second direction reads each text turned round, its padding still last: torch's packed sequences, whose
-    backward pass is slow on a CPU, take twice as long and more.
-    """
-
-    def __init__(self, inputs: int, cells: int) -> None:
-        super().__init__()
-        self.forwards, self.backwards = (nn.GRU(inputs, cells, batch_first=True) for _ in range(2))
-        self.width = 2 * cells
-        for name, parameter in self.named_parameters():
-            if "weight_hh" in name:
-                for gate in parameter.data.chunk(3):
-                    nn.init.orthogonal_(gate)
-            elif "weight_ih" in name:
-                nn.init.xavier_uniform_(parameter)
-            else:
-                nn.init.zeros_(parameter)
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        if not x.shape[1]:
-            return x.new_zeros(len(x), 0, self.width)
-        turned = turns(mask).unsqueeze(-1)  # [B, T, 1]
-        left, _ = self.forwards(x)
-        right, _ = self.backwards(x.gather(1, turned.expand_as(x)))
-        joined = torch.cat([left, right.gather(1, turned.expand_as(right))], dim=-1)
-        return joined * mask.unsqueeze(-1)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmokit.tasks.clusters import Clusters, Mention
+from elmokit.tasks.metrics import f_score, percent
 
 
 class Score(NamedTuple):
@@ -28,11 +29,9 @@ class Score(NamedTuple):
         return Score(*(a + b for a, b in zip(self, other)))
 
     def scores(self) -> dict[str, float]:
-        """In per cent; 0 where there is nothing to divide by, as the reference scorer has it."""
-        recall = 100 * self.recalled / self.there if self.there else 0.0
-        precision = 100 * self.right / self.said if self.said else 0.0
-        f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
-        return {"f1": f1, "precision": precision, "recall": recall}
+        """In per cent."""
+        recall, precision = percent(self.recalled, self.there), percent(self.right, self.said)
+        return {"f1": f_score(precision, recall), "precision": precision, "recall": recall}
 
 
 Sets = list[frozenset[Mention]]  # disjoint

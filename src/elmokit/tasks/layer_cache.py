@@ -18,12 +18,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from elmokit.analysis.layers import as_half
 from elmokit.atomic import replacing
 from elmokit.embed.embedder import Elmo
 
 FOLDER = "ELMOKIT_CACHE"  # the environment's name for where caches lie
 SEPARATOR = "\x1f"  # between tokens
-LARGEST = float(np.finfo(np.float16).max)
 Key = tuple[str, ...]
 
 
@@ -97,6 +97,6 @@ def _write(
 ) -> None:
     with replacing(path) as temporary, temporary.open("wb") as file:
         for done, array in enumerate(elmo.stream([list(key) for key in sentences], layers="all"), start=1):
-            kept = np.clip(array, -LARGEST, LARGEST).astype(np.float16).swapaxes(0, 1)  # [T, L, D]
+            kept = as_half(array).swapaxes(0, 1)  # [T, L, D]
             file.write(np.ascontiguousarray(kept).tobytes())
             report(done, len(sentences))

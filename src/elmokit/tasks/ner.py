@@ -205,18 +205,12 @@ class NamedEntities(Task[Sentence]):
 
     def metrics(self, predictions: Sequence[list[str]], examples: Sequence[Sentence]) -> dict[str, float]:
         score = overall(score_spans(map(spans_of, predictions), (e.entities or () for e in examples)).values())
-        return {"f1": score.f1, "precision": score.precision, "recall": score.recall}
+        return score.scores()
 
     def by_label(self, predictions: Sequence[list[str]], examples: Sequence[Sentence]) -> list[dict[str, Any]]:
         right = (example.entities or () for example in examples)
         return [
-            {
-                "label": kind,
-                "precision": score.precision,
-                "recall": score.recall,
-                "f1": score.f1,
-                "count": score.there,
-            }
+            {"label": kind, **score.scores(), "count": score.there}
             for kind, score in score_spans(map(spans_of, predictions), right, self.labels["types"]).items()
         ]
 

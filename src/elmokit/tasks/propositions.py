@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from elmokit.tasks.base import located
 from elmokit.tasks.columns import Block, read_blocks
+from elmokit.tasks.metrics import Counts
 from elmokit.tasks.viterbi import OUTSIDE
 
 WORD, FIRST_ROLE = 3, 11  # columns, from 0
@@ -159,20 +160,6 @@ def arguments(spans: Sequence[Span]) -> set[Argument]:
             last[whole] = [(start, end)]
             pieces.append((whole, last[whole]))
     return {Argument(role, tuple(parts)) for role, parts in pieces if role != VERB}
-
-
-class Counts(NamedTuple):
-    """Of arguments: right, said by the model, there in truth."""
-
-    right: int
-    said: int
-    there: int
-
-    def scores(self) -> dict[str, float]:
-        """In per cent; 0 where there is nothing to divide by, as srl-eval.pl has it."""
-        precision, recall = 100 * self.right / max(1, self.said), 100 * self.right / max(1, self.there)
-        f1 = 2 * precision * recall / (precision + recall) if self.right else 0.0
-        return {"f1": f1, "precision": precision, "recall": recall}
 
 
 def count(

@@ -11,8 +11,10 @@ scheme: every such sequence has spans, none is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from functools import reduce
 from typing import NamedTuple
+
+from elmokit.tasks.metrics import Counts
 
 OUTSIDE = "O"
 BILOU = {"L": "E", "U": "S"}
@@ -86,47 +88,24 @@ def bioes_may_follow(before: str | None, after: str | None) -> bool:
     return opened == goes_on and (not opened or kind == next_kind)
 
 
-@dataclass(frozen=True)
-class SpanScore:
-    """Counts, and in per cent what they come to; 0 where there is nothing to divide by, as conlleval has it."""
-
-    right: int = 0  # found, with the right start, end and type
-    found: int = 0
-    there: int = 0
-
-    def __add__(self, other: SpanScore) -> SpanScore:
-        return SpanScore(self.right + other.right, self.found + other.found, self.there + other.there)
-
-    @property
-    def precision(self) -> float:
-        return 100 * self.right / self.found if self.found else 0.0
-
-    @property
-    def recall(self) -> float:
-        return 100 * self.right / self.there if self.there else 0.0
-
-    @property
-    def f1(self) -> float:
-        both = self.precision + self.recall
-        return 2 * self.precision * self.recall / both if both else 0.0
-
-
 def score_spans(
     found: Iterable[Sequence[Span]], there: Iterable[Sequence[Span]], types: Iterable[str] = ()
-) -> dict[str, SpanScore]:
-    """By type, sorted; a sentence's spans, found and right, stand at the same place of both.
+) -> dict[str, Counts]:
+    """By type, sorted, as conlleval counts: right are those with the right start, end and type.
+
+    A sentence's spans, found and right, stand at the same place of both.
 
     types   that have a row though none may be found, nor there.
     """
-    scores = {kind: SpanScore() for kind in types}
+    scores = {kind: Counts() for kind in types}
     for guessed, right in zip(found, there, strict=True):
         hits = set(guessed) & set(right)
         for kind in {span.type for span in (*guessed, *right)}:
             counts = (sum(span.type == kind for span in spans) for spans in (hits, guessed, right))
-            scores[kind] = scores.get(kind, SpanScore()) + SpanScore(*counts)
+            scores[kind] = scores.get(kind, Counts()).plus(Counts(*counts))
     return dict(sorted(scores.items()))
 
 
-def overall(scores: Iterable[SpanScore]) -> SpanScore:
+def overall(scores: Iterable[Counts]) -> Counts:
     """All types together: of the counts, not the mean of the scores."""
-    return sum(scores, SpanScore())
+    return reduce(Counts.plus, scores, Counts())

@@ -83,7 +83,6 @@ class TaskRun:
         self.folder, self.model, self.examples, self.dev, self.config = folder, model, train, dev, config
         self.cache = cache
         self.epochs: list[Epoch] = []
-        self.seconds = 0.0
         self._files = files or {}
         self._parameters = [p for p in model.network.parameters() if p.requires_grad]
         self._optimiser = make_optimiser(self._parameters, config)

@@ -7,6 +7,7 @@ by one in a row, so that a row of zeros is a padded token; `spell` shows a token
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -50,8 +51,44 @@ class TokenMapper(Protocol):
         """What `make_mapper` makes the same mapper from; JSON-ready."""
 
 
+class Speller(ABC):
+    """A mapper whose row is a token's characters between BOW and EOW, then PAD."""
+
+    max_characters_per_token: int
+
+    def __post_init__(self) -> None:
+        check_room(self.max_characters_per_token)
+
+    @property
+    def width(self) -> int:
+        return self.max_characters_per_token
+
+    @property
+    def begin(self) -> Row:
+        return self._special(BOS)
+
+    @property
+    def end(self) -> Row:
+        return self._special(EOS)
+
+    def spell(self, token: str) -> list[int]:
+        """The ids without the shift: spell("밥") in bytes is [BOW, 235, 176, 165, EOW, PAD, PAD, ...]."""
+        row = np.zeros(self.width, dtype=np.int64)
+        self.fill(row, token)
+        return [int(i) for i in row - MASK_SHIFT]
+
+    @abstractmethod
+    def fill(self, row: Row, token: str) -> None:
+        """As TokenMapper's."""
+
+    def _special(self, character: int) -> Row:
+        row = np.zeros(self.width, dtype=np.int64)
+        write_word(row, np.array([character]))
+        return row
+
+
 @dataclass(frozen=True)
-class ByteMapper:
+class ByteMapper(Speller):
     """UTF-8 bytes between BOW and EOW, then PAD: ELMo's own spelling of a token.
 
     `published` is bit-exact with bilm-tf and AllenNLP: long tokens are cut between bytes, even inside a
@@ -63,30 +100,9 @@ class ByteMapper:
     max_characters_per_token: int = 50
     published: bool = False
 
-    def __post_init__(self) -> None:
-        check_room(self.max_characters_per_token)
-
-    @property
-    def width(self) -> int:
-        return self.max_characters_per_token
-
     @property
     def table_sizes(self) -> tuple[int, int]:
         return BYTE_CHARACTERS, 0
-
-    @property
-    def begin(self) -> Row:
-        return self._row(b"", BOS)
-
-    @property
-    def end(self) -> Row:
-        return self._row(b"", EOS)
-
-    def spell(self, token: str) -> list[int]:
-        """The published ids: spell("밥") is [BOW, 235, 176, 165, EOW, PAD, PAD, ...]."""
-        row = np.zeros(self.width, dtype=np.int64)
-        self.fill(row, token)
-        return [int(i) for i in row - MASK_SHIFT]
 
     def fill(self, row: Row, token: str) -> None:
         if self.published and token in ("<S>", "</S>"):
@@ -109,11 +125,6 @@ class ByteMapper:
             "max_characters_per_token": self.max_characters_per_token,
             "published": self.published,
         }
-
-    def _row(self, spelled: bytes, special: int) -> Row:
-        row = np.zeros(self.width, dtype=np.int64)
-        write_word(row, np.array([*spelled, special]))
-        return row
 
 
 class LexiconMapper:

@@ -20,13 +20,11 @@ from elmokit.text.characters import (
     BOS,
     BOW,
     BYTE_CHARACTERS,
-    EOS,
     EOW,
     LONE_SURROGATE,
-    MASK_SHIFT,
     PAD,
     Row,
-    check_room,
+    Speller,
     write_word,
 )
 
@@ -53,7 +51,7 @@ def compose(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class JamoMapper:
+class JamoMapper(Speller):
     """Korean letters between BOW and EOW, and the UTF-8 bytes of everything else, then PAD.
 
     Composed and decomposed syllables are spelled alike. A letter that stands alone (ㅋㅋ, ㅠㅠ) is an initial, a
@@ -63,30 +61,9 @@ class JamoMapper:
     kind: Literal["jamo"] = "jamo"
     max_characters_per_token: int = 50
 
-    def __post_init__(self) -> None:
-        check_room(self.max_characters_per_token)
-
-    @property
-    def width(self) -> int:
-        return self.max_characters_per_token
-
     @property
     def table_sizes(self) -> tuple[int, int]:
         return JAMO_CHARACTERS, 0
-
-    @property
-    def begin(self) -> Row:
-        return self._row([BOS])
-
-    @property
-    def end(self) -> Row:
-        return self._row([EOS])
-
-    def spell(self, token: str) -> list[int]:
-        """The ids without the shift: spell("밥") is [BOW, ㅂ, ㅏ, ㅂ as a final, EOW, PAD, PAD, ...]."""
-        row = np.zeros(self.width, dtype=np.int64)
-        self.fill(row, token)
-        return [int(i) for i in row - MASK_SHIFT]
 
     @staticmethod
     def unspell(ids: Iterable[int]) -> str:
@@ -107,11 +84,6 @@ class JamoMapper:
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, "max_characters_per_token": self.max_characters_per_token}
-
-    def _row(self, inside: list[int]) -> Row:
-        row = np.zeros(self.width, dtype=np.int64)
-        write_word(row, np.array(inside))
-        return row
 
 
 @cache
