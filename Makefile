@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint types format clean
+.PHONY: help demo test results lint types format clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -19,6 +19,12 @@ demo: .venv/installed  ## one word in several contexts, layer by layer; vectors 
 
 test: .venv/installed  ## all tests
 	$(BIN)/python -m pytest
+
+DATA ?= ../shared/data
+MODEL ?= en-small
+RUNS ?= build/runs
+results: .venv/installed  ## docs/results.md: the tasks with ELMo and without; hours, and it goes on where it stopped
+	$(BIN)/elmo study tasks --data $(DATA) --model $(MODEL) --out $(RUNS) --page docs/results.md
 
 lint: .venv/installed  ## ruff
 	$(BIN)/ruff check .

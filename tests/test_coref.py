@@ -241,6 +241,7 @@ def test_what_pruning_and_width_lose_is_known():
     examples = Coreference.read(FIXTURE)
     words_only = model(replace(SMALL, kept=100.0, max_width=1))
     assert candidate_recall(words_only, examples) == pytest.approx(100 * 18 / 24)
+    assert [*words_only.task.ceilings(words_only, examples).values()] == [pytest.approx(75)]
     assert candidate_recall(model(replace(SMALL, kept=0.01)), examples) < 50
 
 

@@ -24,6 +24,7 @@ ORDER = [
     "embed",
     "analysis",
     "tasks",
+    "study",
     "compat",
     "cli",
 ]
@@ -65,7 +66,16 @@ def loaded_by(statement: str) -> set[str]:
 
 @pytest.mark.parametrize("statement", ["import elmokit", "import elmokit.cli"])
 def test_help_does_not_wait_for_heavy_libraries(statement):
-    assert not loaded_by(statement) & {"torch", "numpy", "h5py", "pyarrow", "safetensors", "regex"}
+    assert not loaded_by(statement) & {
+        "torch",
+        "numpy",
+        "h5py",
+        "lancedb",
+        "matplotlib",
+        "pyarrow",
+        "safetensors",
+        "regex",
+    }
 
 
 def test_text_needs_no_torch():

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from elmokit.analysis.exhibit import Cell, Exhibit, draw_bars, percent
 from elmokit.embed.contexts import MarkedSentence, cosines, read_marked, word_vectors
 from elmokit.embed.embedder import Elmo
 from elmokit.text.corpus import LineReader
@@ -52,6 +53,34 @@ class PairsProbeResult:
     told_apart_mean: float
     questions: int
     words: tuple[PairScore, ...]
+
+    def exhibit(self) -> Exhibit:
+        layers = [*(f"layer {layer}" for layer in range(len(self.by_layer))), "mean of the layers"]
+        totals = {
+            "contexts nearer to their own sense": [percent(share) for share in (*self.by_layer, self.mean)],
+            "words told apart": [percent(share) for share in (*self.told_apart, self.told_apart_mean)],
+        }
+        shares = [(score.word, [percent(s) for s in (*score.by_layer, score.mean)]) for score in self.words]
+        rows: list[tuple[Cell, ...]] = [(name, *values) for name, values in [*shares, *totals.items()]]
+        above = [str(layer) for layer, share in enumerate(self.by_layer) if share > 0.5]
+        return Exhibit(
+            name="pairs",
+            title="Two senses of one word, by layer",
+            columns=("word", *(f"{layer} (%)" for layer in layers)),
+            rows=tuple(rows),
+            notes=(
+                f"{len(self.words):,} words, {self.questions:,} contexts; nothing is random",
+                "50 is chance, and what layer 0, which sees the word alone, has by construction. Contexts are "
+                + (
+                    f"above it at layer {', '.join(above)}."
+                    if above
+                    else "above it at no layer: context does not help."
+                ),
+            ),
+            draw=lambda figure: draw_bars(
+                figure, layers, totals, xlabel="representation", ylabel="share (%)", lines={"chance": 50.0}
+            ),
+        )
 
 
 def probe_pairs(elmo: Elmo, path: str | Path) -> PairsProbeResult:

@@ -13,13 +13,18 @@ from elmokit.cli.convert import convert
 from elmokit.cli.embed import embed
 from elmokit.cli.fill import fill
 from elmokit.cli.finetune import finetune
+from elmokit.cli.index import index
 from elmokit.cli.info import info
 from elmokit.cli.models import models
+from elmokit.cli.neighbours import neighbours
 from elmokit.cli.perplexity import perplexity
+from elmokit.cli.polysemy import polysemy
 from elmokit.cli.pretrain import pretrain
 from elmokit.cli.probe import probe
+from elmokit.cli.report import report
 from elmokit.cli.score import score
 from elmokit.cli.similar import similar
+from elmokit.cli.study import study
 from elmokit.cli.task import task
 
 app = typer.Typer(
@@ -30,10 +35,14 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     epilog="Example: `elmo embed text.txt -o vectors.h5 --model MODEL`. Each command has its own --help.",
 )
-for command in (embed, similar, info, models, convert, pretrain, finetune, perplexity, score, fill):
+for command in (
+    *(embed, similar, neighbours, info, models, convert),
+    *(pretrain, finetune, perplexity, score, fill),
+    *(polysemy, study, report),
+):
     app.command()(command)
-app.add_typer(probe, name="probe")
-app.add_typer(task, name="task")
+for group in (index, probe, task):
+    app.add_typer(group)
 
 
 def _version(wanted: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -14,8 +14,8 @@ import typer
 from elmokit.cli.options import AsJson, Model, Threads, Tokeniser, use_threads
 
 if TYPE_CHECKING:
+    from elmokit.analysis.exhibit import Exhibit
     from elmokit.analysis.layers import Report
-    from elmokit.analysis.tagging import TagProbeResult
 
 probe = typer.Typer(
     name="probe",
@@ -38,6 +38,10 @@ Vectors = Annotated[
     Path | None,
     typer.Option(help="Static word vectors (GloVe, word2vec, fastText; also .gz .xz) to compare with."),
 ]
+Save = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Write the table (.csv, .json) and the figure (.png, .svg) to this folder."),
+]
 
 
 @probe.command()
@@ -51,6 +55,7 @@ def pos(
     seed: Seed = 0,
     l2: Penalty = 1.0,
     threads: Threads = None,
+    save: Save = None,
     as_json: AsJson = False,
 ) -> None:
     """Parts of speech (UPOS of CoNLL-U files), by a linear probe on each layer: accuracy on DEV.
@@ -59,9 +64,9 @@ def pos(
 
     `elmo probe pos train.conllu.xz dev.conllu -m MODEL`
 
-    `elmo probe pos train.conllu dev.conllu -m MODEL --vectors glove.txt --limit 2000 --json`
+    `elmo probe pos train.conllu dev.conllu -m MODEL --vectors glove.txt --limit 2000 --save figures`
     """
-    _tags(train, dev, "upos", model, vectors, limit, seed, l2, threads, as_json)
+    _tags(train, dev, "upos", model, vectors, limit, seed, l2, threads, save, as_json)
 
 
 @probe.command()
@@ -78,6 +83,7 @@ def tags(
     seed: Seed = 0,
     l2: Penalty = 1.0,
     threads: Threads = None,
+    save: Save = None,
     as_json: AsJson = False,
 ) -> None:
     """Any tags of tokens (`token TAB tag` or CoNLL-U), by a linear probe on each layer: accuracy on DEV.
@@ -88,7 +94,7 @@ def tags(
 
     `elmo probe tags train.conllu dev.conllu --column xpos -m MODEL`
     """
-    _tags(train, dev, column, model, vectors, limit, seed, l2, threads, as_json)
+    _tags(train, dev, column, model, vectors, limit, seed, l2, threads, save, as_json)
 
 
 @probe.command()
@@ -104,6 +110,7 @@ def wsd(
     limit: Limit = None,
     seed: Seed = 0,
     threads: Threads = None,
+    save: Save = None,
     as_json: AsJson = False,
 ) -> None:
     """Word senses by the nearest mean vector of a sense in TRAIN, for each layer: F1.
@@ -118,31 +125,18 @@ def wsd(
     """
     use_threads(threads)
     from elmokit.analysis.framework import read_senses, read_wordnet_index
-    from elmokit.analysis.senses import SenseProbe
+    from elmokit.analysis.senses import SenseProbe, senses_exhibit
     from elmokit.embed.embedder import Elmo
 
     elmo = Elmo.from_pretrained(model)
     questions = [read_senses(test) for test in tests]  # first: they are small, and may be wrong
     first = None if index is None else read_wordnet_index(index)
-    with _progress() as report:
+    with progress() as report:
         learned = SenseProbe(elmo, read_senses(train), first, limit=limit, seed=seed, report=report)
         results = [learned.evaluate(question, report) for question in questions]
-    if as_json:
-        scores = [_named_scores(asdict(result)) for result in results]
-        _print_json({"model": model, "train": str(train), "index": index and str(index), "tests": scores})
-        return
-    rows = [_layers([r.by_layer[i].f1 for r in results], i) for i in range(elmo.layers)]
-    rows.append(("mean of the layers", [r.mean.f1 for r in results]))
-    rows.append(("most frequent sense in training", [r.most_frequent.f1 for r in results]))
-    if first is not None:
-        rows.append(("first sense of WordNet", [r.first_sense.f1 for r in results if r.first_sense]))
-    _print_table("F1", [result.test for result in results], rows)
-    one = results[0]
-    typer.echo(
-        f"{one.train_sentences:,} training sentences, {one.train_instances:,} instances, {one.senses:,} senses"
-    )
-    for result in results:
-        typer.echo(f"{result.test}: {result.instances:,} instances, {result.unseen:,} of a lemma not in training")
+    scores = [_named_scores(asdict(result)) for result in results]
+    facts = {"model": model, "train": str(train), "index": index and str(index), "tests": scores}
+    show(senses_exhibit(results), facts, save, as_json)
 
 
 @probe.command()
@@ -158,6 +152,7 @@ def text(
     l2: Penalty = 1.0,
     tokeniser: Tokeniser = None,
     threads: Threads = None,
+    save: Save = None,
     as_json: AsJson = False,
 ) -> None:
     """Classes of sentences (TSV files with a header), by a linear probe on the mean vector: accuracy on DEV.
@@ -174,17 +169,10 @@ def text(
 
     elmo = Elmo.from_pretrained(model, tokeniser=tokeniser)
     columns = {"text_column": text_column, "label_column": label_column}
-    with _progress() as report:
+    with progress() as report:
         result = probe_text(elmo, train, dev, **columns, l2=l2, limit=limit, seed=seed, report=report)
-    if as_json:
-        _print_json({"model": model, "train": str(train), "dev": str(dev), **asdict(result)})
-        return
-    rows = [_layers([accuracy], layer) for layer, accuracy in enumerate(result.by_layer)]
-    rows += [("all layers side by side", [result.concatenated]), ("the most frequent class", [result.baseline])]
-    _print_table("", ["accuracy"], rows)
-    typer.echo(
-        f"{result.classes} classes, {result.train_examples:,} examples to learn, {result.dev_examples:,} to test"
-    )
+    facts = {"model": model, "train": str(train), "dev": str(dev), **asdict(result)}
+    show(result.exhibit(), facts, save, as_json)
 
 
 @probe.command()
@@ -194,6 +182,7 @@ def pairs(
     model: Model,
     tokeniser: Tokeniser = None,
     threads: Threads = None,
+    save: Save = None,
     as_json: AsJson = False,
 ) -> None:
     """How often a [marked] word is nearer to its own sense than to the other, by layer. 50 % is chance.
@@ -209,15 +198,7 @@ def pairs(
     from elmokit.embed.embedder import Elmo
 
     result = probe_pairs(Elmo.from_pretrained(model, tokeniser=tokeniser), file)
-    if as_json:
-        _print_json({"model": model, "file": str(file), **asdict(result)})
-        return
-    columns = [*(f"layer {layer}" for layer in range(len(result.by_layer))), "mean of the layers"]
-    rows = [(score.word, [*score.by_layer, score.mean]) for score in result.words]
-    rows.append(("contexts nearer to their own sense", [*result.by_layer, result.mean]))
-    rows.append(("words told apart", [*result.told_apart, result.told_apart_mean]))
-    _print_table("", columns, rows)
-    typer.echo(f"{len(result.words):,} words, {result.questions:,} contexts")
+    show(result.exhibit(), {"model": model, "file": str(file), **asdict(result)}, save, as_json)
 
 
 def _tags(
@@ -230,6 +211,7 @@ def _tags(
     seed: int,
     l2: float,
     threads: int | None,
+    save: Path | None,
     as_json: bool,
 ) -> None:
     use_threads(threads)
@@ -237,46 +219,36 @@ def _tags(
     from elmokit.embed.embedder import Elmo
 
     elmo = Elmo.from_pretrained(model)
-    with _progress() as report:
+    with progress() as report:
         result = probe_tags(
             elmo, train, dev, column, vectors=vectors, l2=l2, limit=limit, seed=seed, report=report
         )
+    facts = {"model": model, "train": str(train), "dev": str(dev), **asdict(result)}
+    show(result.exhibit(), facts, save, as_json)
+
+
+def show(exhibit: Exhibit, facts: Mapping[str, object], save: Path | None, as_json: bool) -> None:
+    """The exhibit, or the facts as JSON, on standard output; its files, if wanted, named on standard error."""
     if as_json:
-        _print_json({"model": model, "train": str(train), "dev": str(dev), **asdict(result)})
+        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
     else:
-        _print_tags(result)
+        from rich.console import Console
+
+        Console().print(exhibit.table())
+        for note in exhibit.notes:
+            typer.echo(note)
+    save_exhibits([exhibit], save)
 
 
-def _print_tags(result: TagProbeResult) -> None:
-    rows = [_layers([accuracy], layer) for layer, accuracy in enumerate(result.by_layer)]
-    rows.append(("mean of the layers", [result.mean]))
-    if result.vectors is not None:
-        rows.append(("static word vectors", [result.vectors]))
-    rows.append(("each word's most frequent tag", [result.baseline]))
-    _print_table("", ["accuracy"], rows)
-    typer.echo(
-        f"{result.tags} tags; {result.train_tokens:,} tokens to learn, {result.dev_tokens:,} to test", nl=False
-    )
-    typer.echo(f", {result.unknown:.1%} of them new")
-    if result.without_vector is not None:
-        typer.echo(f"{result.without_vector:.1%} of the tokens to test have no static vector")
-
-
-def _layers(values: list[float], layer: int) -> tuple[str, list[float]]:
-    return f"layer {layer}" + (" (context-free)" if layer == 0 else ""), values
-
-
-def _print_table(corner: str, columns: Sequence[str], rows: Sequence[tuple[str, list[float]]]) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(corner)
-    for column in columns:
-        table.add_column(escape(column), justify="right")
-    for name, values in rows:
-        table.add_row(escape(name), *(f"{100 * value:.2f}" for value in values))
-    Console().print(table)
+def save_exhibits(exhibits: Sequence[Exhibit], folder: Path | None) -> None:
+    """Write their files, if a folder was given, and say so on standard error."""
+    if folder is None:
+        return
+    for exhibit in exhibits:
+        for path in exhibit.write(folder):
+            typer.echo(f"wrote {path}", err=True)
+        for reason in exhibit.left_out():
+            typer.echo(f"{exhibit.name}: {reason}", err=True)
 
 
 def _named_scores(facts: dict[str, object]) -> dict[str, object]:
@@ -291,12 +263,8 @@ def _named_scores(facts: dict[str, object]) -> dict[str, object]:
     return {key: named(value) for key, value in facts.items()}
 
 
-def _print_json(facts: dict[str, object]) -> None:
-    typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
-
-
 @contextmanager
-def _progress() -> Iterator[Report]:
+def progress() -> Iterator[Report]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

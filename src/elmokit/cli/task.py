@@ -185,11 +185,13 @@ def evaluate(
         typer.echo(f"note: {error}; such answers count as missed", err=True)
     predictions = trained.predict(examples)
     scores = trained.task.metrics(predictions, examples)
+    ceilings = trained.task.ceilings(trained, examples)
     rows = trained.task.by_label(predictions, examples)
     if as_json:
-        typer.echo(json.dumps({"task": trained.task.name, "scores": scores, "by_label": rows}, ensure_ascii=False))
+        found = {"task": trained.task.name, "scores": scores, "ceilings": ceilings, "by_label": rows}
+        typer.echo(json.dumps(found, ensure_ascii=False))
         return
-    for key, value in scores.items():
+    for key, value in (scores | ceilings).items():
         typer.echo(f"{key:<12} {value:.2f}")
     if by_label and rows:
         from rich.console import Console

@@ -138,6 +138,10 @@ class Task(ABC, Generic[E]):
     def metrics(self, predictions: Sequence[Any], examples: Sequence[E]) -> dict[str, float]:
         """Scores in per cent, as the official scorer counts them."""
 
+    def ceilings(self, model: Any, examples: Sequence[E]) -> dict[str, float]:
+        """What the model (a TaskModel) gave up before it answered, in per cent of what it could have reached."""
+        return {}
+
     def by_label(self, predictions: Sequence[Any], examples: Sequence[E]) -> list[dict[str, Any]]:
         """A table: one row a label, for the results; empty where a task has none."""
         return []

@@ -230,6 +230,9 @@ class Coreference(Task[Document]):
         f1 = {name: by_name[name]["f1"] for name in ("muc", "b3", "ceaf")}
         return {"f1": sum(f1.values()) / len(f1), **f1, "mention recall": by_name["mentions"]["recall"]}
 
+    def ceilings(self, model: TaskModel, examples: Sequence[Document]) -> dict[str, float]:
+        return {"recall of the spans that are kept": candidate_recall(model, examples)}
+
     def by_label(self, predictions: Sequence[Prediction], examples: Sequence[Document]) -> list[dict[str, Any]]:
         """A row a metric, with its precision and recall."""
         truth = [example.clusters or [] for example in examples]

@@ -1,0 +1,173 @@
+"""elmo index: the token vectors of a corpus on disk, to be searched for the nearest contexts."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Literal
+
+import typer
+
+from elmokit.cli.options import AsJson, Model, Threads, Tokeniser, use_threads
+from elmokit.cli.probe import progress
+
+AROUND = 20  # tokens that a table shows before the word, and after it
+
+index = typer.Typer(
+    name="index",
+    help="The token vectors of a corpus on disk: millions of contexts, and the nearest of them in milliseconds.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    epilog='Example: `elmo index search INDEX "a [play] by Shaw" -m MODEL`. Each has its own --help.',
+)
+
+
+@index.command()
+def build(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="TEXT...", help="Files (also .gz .bz2 .xz .zst .parquet), folders, patterns or -."),
+    ],
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],
+    model: Model,
+    layers: Annotated[
+        str, typer.Option(help="all, or numbers such as 0,2; each layer needs space of its own.")
+    ] = ("all"),
+    split: Annotated[
+        bool, typer.Option("--split", help="Lines are paragraphs: split them into sentences.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Keep so many tokens at most, the first ones.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--everything", help="Keep punctuation and numbers too, not only words.")
+    ] = False,
+    tokeniser: Tokeniser = None,
+    on_bad_line: Annotated[
+        Literal["refuse", "skip", "replace"], typer.Option(help="What to do with a line that is not UTF-8.")
+    ] = "refuse",
+    threads: Threads = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an index that exists.")] = False,
+) -> None:
+    """Embed a corpus, one sentence a line, and keep the vectors of its words with their sentences.
+
+    The folder appears whole or not at all. Up to 50,000 vectors are all compared by a search; more are also put
+    into partitions, of which a search reads the nearest.
+
+    Examples:
+
+    `elmo index build news.txt.xz -o news.index -m MODEL`
+
+    `elmo index build 'books/*.txt' -o books.index -m MODEL --split --layers 2 --limit 1000000`
+    """
+    use_threads(threads)
+    from elmokit.analysis.index import ContextIndex
+    from elmokit.embed.embedder import Elmo
+
+    chosen = read_layers(layers)
+    elmo = Elmo.from_pretrained(model, tokeniser=tokeniser)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with progress() as report:
+            made = ContextIndex.build(
+                elmo,
+                sources,
+                output,
+                layers=chosen,
+                split=split,
+                limit=limit,
+                everything=everything,
+                on_bad_line=on_bad_line,
+                overwrite=overwrite,
+                report=report,
+            )
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; {output} was not made", err=True)
+        raise typer.Exit(130) from None
+    facts = made.facts
+    how = f"{facts.partitions:,} partitions" if facts.partitions else "exact search"
+    typer.echo(
+        f"{output}: {facts.sentences:,} sentences, {facts.vectors:,} vectors of layer "
+        f"{', '.join(map(str, facts.layers))}; {how}",
+        err=True,
+    )
+
+
+@index.command()
+def search(
+    folder: Annotated[Path, typer.Argument(metavar="INDEX", help="What `elmo index build` made.")],
+    sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="With one word in [brackets].")],
+    *,
+    model: Model,
+    layer: Annotated[int | None, typer.Option(help="By default the topmost that the index has.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="So many contexts.")] = 10,
+    exact: Annotated[bool, typer.Option("--exact", help="Compare every vector: slower, and misses none.")] = False,
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    r"""The contexts of an index nearest to the [marked] word's: one a sentence, its own sentence left out.
+
+    Write \\[ for a plain bracket.
+
+    Examples:
+
+    `elmo index search news.index "Chico Ruiz made a spectacular [play] ." -m MODEL`
+
+    `elmo index search news.index "a [play] by Shaw" -m MODEL --layer 1 --top 20 --exact --json`
+    """
+    use_threads(threads)
+    from elmokit.analysis.index import ContextIndex
+    from elmokit.analysis.index_files import read_facts
+    from elmokit.embed.contexts import read_marked
+    from elmokit.embed.embedder import Elmo
+
+    facts = read_facts(folder)
+    elmo = Elmo.from_pretrained(model, tokeniser=facts.tokeniser)
+    opened = ContextIndex.open(folder, elmo)
+    query = read_marked(elmo, sentence)
+    layer = facts.layers[-1] if layer is None else layer
+    found = opened.search(elmo, query, layer, top, exact=exact)
+    if as_json:
+        from elmokit.analysis.neighbours import as_table
+
+        rows = [as_table(near) for near in found]
+        facts_shown = {"model": model, "index": str(folder), "query": query.tokens, "word": query.word}
+        typer.echo(json.dumps({**facts_shown, "layer": layer, "contexts": rows}, ensure_ascii=False, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("cosine", f"nearest contexts in layer {layer}")
+    for near in found:
+        table.add_row(
+            f"{near.cosine:.3f}", highlighted(near.sentence.tokens, near.sentence.start, near.sentence.end)
+        )
+    Console().print(table)
+
+
+def read_layers(text: str) -> list[int] | None:
+    """ "0,2" -> [0, 2]; "all" -> None"""
+    if text == "all":
+        return None
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--layers: expected all or numbers such as 0,2, found {text!r}") from None
+
+
+def highlighted(tokens: list[str], start: int, end: int) -> str:
+    """The sentence in rich's markup, the word in bold; of a long one, only what stands around the word."""
+    from rich.markup import escape
+
+    before, after = tokens[:start], tokens[end:]
+    if len(before) > AROUND:
+        before = ["…", *before[-AROUND:]]
+    if len(after) > AROUND:
+        after = [*after[:AROUND], "…"]
+    word = f"[bold green]{escape(' '.join(tokens[start:end]))}[/bold green]"
+    return " ".join(part for part in (escape(" ".join(before)), word, escape(" ".join(after))) if part)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

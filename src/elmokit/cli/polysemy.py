@@ -1,0 +1,106 @@
+"""elmo polysemy: one word's occurrences in two dimensions, by layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from elmokit.cli.options import AsJson, Model, Threads, Tokeniser, use_threads
+from elmokit.cli.probe import Save, progress, save_exhibits, show
+
+if TYPE_CHECKING:
+    from elmokit.analysis.polysemy import Occurrence, PolysemyResult
+    from elmokit.embed.embedder import Elmo
+
+
+def polysemy(
+    word: Annotated[str, typer.Argument(metavar="WORD", help="For --tagged, as a dictionary has it.")],
+    *,
+    model: Model,
+    corpus: Annotated[
+        Path | None, typer.Option(metavar="TEXT", help="Plain text, also .gz .bz2 .xz .zst: senses unknown.")
+    ] = None,
+    senses: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="JSON with two senses a word, as of elmo probe pairs.")
+    ] = None,
+    tagged: Annotated[
+        Path | None, typer.Option(metavar="XML", help="A sense-tagged corpus: X.data.xml, its keys beside it.")
+    ] = None,
+    form: Annotated[
+        list[str] | None, typer.Option(help="In --corpus, also a token of this form; as often as you like.")
+    ] = None,
+    limit: Annotated[
+        int,
+        typer.Option(min=2, help="So many occurrences at most: of --corpus the first, of --tagged by the seed."),
+    ] = 200,
+    seed: Annotated[int, typer.Option(help="Which occurrences of --tagged the limit chooses.")] = 0,
+    tokeniser: Tokeniser = None,
+    threads: Threads = None,
+    save: Save = None,
+    as_json: AsJson = False,
+) -> None:
+    """A word's occurrences in two dimensions by layer, coloured by sense; and how well the senses part.
+
+    Examples:
+
+    `elmo polysemy play --tagged semcor.data.xml.xz -m MODEL --save figures`
+
+    `elmo polysemy bank --corpus text.txt.xz --form banks -m MODEL --save figures`
+
+    `elmo polysemy 배가 --senses senses.json -m MODEL --json`
+    """
+    sources = [source for source in (corpus, senses, tagged) if source is not None]
+    if len(sources) != 1:
+        raise ValueError(f"expected one of --corpus, --senses and --tagged, found {len(sources) or 'none'}")
+    if form and corpus is None:
+        raise ValueError("--form goes with --corpus: the others say themselves where the word is")
+    use_threads(threads)
+    from elmokit.analysis.polysemy import view_word
+    from elmokit.embed.embedder import Elmo
+
+    elmo = Elmo.from_pretrained(model, tokeniser=tokeniser)
+    with progress() as report:
+        found = _occurrences(elmo, word, corpus, senses, tagged, form or [], limit, seed)
+        source = sources[0].name + (f", seed {seed}" if tagged else "")
+        result = view_word(elmo, word, found, source=source, report=report)
+    facts = {"model": model, "file": str(sources[0]), "seed": seed, **_facts(result)}
+    show(result.exhibit(), facts, save, as_json)
+    save_exhibits([result.listing()], save)
+
+
+def _occurrences(
+    elmo: Elmo,
+    word: str,
+    corpus: Path | None,
+    senses: Path | None,
+    tagged: Path | None,
+    forms: list[str],
+    limit: int,
+    seed: int,
+) -> list[Occurrence]:
+    from elmokit.analysis.framework import read_senses
+    from elmokit.analysis.polysemy import occurrences_in_pairs, occurrences_in_tagged, occurrences_in_text
+
+    if corpus is not None:
+        return occurrences_in_text(elmo, corpus, word, forms=forms, limit=limit)
+    if senses is not None:
+        return occurrences_in_pairs(elmo, senses, word)
+    assert tagged is not None
+    return occurrences_in_tagged(read_senses(tagged), word, limit=limit, seed=seed)
+
+
+def _facts(result: PolysemyResult) -> dict[str, object]:
+    occurrences = [
+        {"sentence": o.sentence, "form": o.form, "sense": o.sense, "points": [layer[i] for layer in result.points]}
+        for i, o in enumerate(result.occurrences)
+    ]
+    return {
+        "word": result.word,
+        "separation": result.separation,
+        "chance": result.chance,
+        "variance": result.variance,
+        "senses": dict(result.senses),
+        "occurrences": occurrences,
+    }

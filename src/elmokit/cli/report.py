@@ -1,0 +1,79 @@
+"""elmo report: the paper's tables and figures for a model, on one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elmokit.cli.options import Threads, use_threads
+
+
+def report(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model as for `elmo embed -m`.")],
+    *,
+    data: Annotated[
+        Path, typer.Option(help="A folder with study.toml, or laid out as docs/guides/study.md says.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    runs: Annotated[
+        Path | None, typer.Option(help="What `elmo study` has done with this model, for the tables of tasks.")
+    ] = None,
+    index: Annotated[
+        Path | None,
+        typer.Option(help="What `elmo index build` made of the corpus; else its first words are read."),
+    ] = None,
+    contexts: Annotated[int, typer.Option(min=1, help="So many words of the corpus, without --index.")] = 200_000,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="So many training sentences for the probes, chosen by the seed.")
+    ] = None,
+    shares: Annotated[
+        str, typer.Option(help="The sizes of `elmo study samples` that are drawn.")
+    ] = "0.001,0.01,0.1,1",
+    seed: Annotated[int, typer.Option(help="Which training sentences --limit chooses.")] = 0,
+    save: Annotated[
+        Path | None, typer.Option(help="Also every table and figure as csv, json, png and svg.")
+    ] = None,
+    threads: Threads = None,
+) -> None:
+    """Every table and figure of the paper for a model: one page that needs no network, with its commands.
+
+    The probes are made now, in minutes; tables of tasks are of the runs that `elmo study` has done. Where data is
+    missing, the page has a note in its place.
+
+    Examples:
+
+    `elmo report en-small --data DATA --runs runs -o report.html`
+
+    `elmo report my-model --data my-data --limit 2000 -o quick.html`
+    """
+    use_threads(threads)
+    import datetime
+
+    from elmokit.atomic import write_file
+    from elmokit.cli.probe import progress
+    from elmokit.embed.embedder import Elmo
+    from elmokit.study.data import open_data
+    from elmokit.study.experiments import read_shares
+    from elmokit.study.report import ReportPlan, make_report
+
+    plan = ReportPlan(
+        model,
+        str(data),
+        open_data(data),
+        runs=runs,
+        index=index,
+        contexts=contexts,
+        limit=limit,
+        shares=tuple(read_shares(shares)),
+        seed=seed,
+    )
+    elmo = Elmo.from_pretrained(model)
+    with progress() as watching:
+        page, exhibits = make_report(plan, elmo, datetime.date.today().isoformat(), watching)
+    write_file(output, page.encode())
+    for exhibit in exhibits if save is not None else ():
+        assert save is not None
+        exhibit.write(save)
+    typer.echo(f"wrote {output}: {len(exhibits)} tables and figures", err=True)

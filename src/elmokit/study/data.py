@@ -1,0 +1,111 @@
+"""Which files of a folder the experiments use: its own study.toml, or the layout of pack.toml."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from elmokit.config import build, read_toml, suggest
+from elmokit.tasks import TASKS
+
+OWN = "study.toml"
+PACK = Path(__file__).parent / "pack.toml"
+
+
+@dataclass(frozen=True)
+class TaskData:
+    train: str
+    dev: str
+    title: str = ""
+    limit: int | None = None  # training examples; all by default
+    paper: float | None = None  # the paper's relative error reduction, per cent
+    settings: tuple[str, ...] = ()  # KEY=VALUE on top of the recipe
+
+
+@dataclass(frozen=True)
+class TagData:
+    train: str
+    dev: str
+    column: str = "upos"
+
+
+@dataclass(frozen=True)
+class SenseData:
+    train: str
+    tests: tuple[str, ...]
+    index: str | None = None  # WordNet's index.sense
+
+
+@dataclass(frozen=True)
+class StudyData:
+    """Paths as they are opened: the folder's own in front of those that the table names."""
+
+    tasks: dict[str, Any] = field(default_factory=dict)  # name -> TaskData
+    vectors: str | None = None  # static word vectors: the baseline's x_k
+    corpus: str | None = None  # plain text, for nearest contexts
+    queries: tuple[str, ...] = ()  # sentences with a [marked] word, whose nearest contexts are looked for
+    words: tuple[str, ...] = ()  # whose occurrences in the sense-tagged corpus are drawn
+    pairs: str | None = None  # words in two senses each, as `elmo probe pairs` reads
+    tags: TagData | None = None
+    senses: SenseData | None = None
+
+    def task(self, name: str) -> TaskData:
+        if name not in self.tasks:
+            raise ValueError(f"the data has no task {name!r}: {suggest(name, self.tasks)}")
+        found: TaskData = self.tasks[name]
+        return found
+
+    def choose(self, names: list[str] | None) -> list[str]:
+        """These tasks, or all whose files are there."""
+        if names:
+            for name in names:
+                absent = missing(self.task(name).train, self.task(name).dev)
+                if absent:
+                    raise ValueError(f"{name}: there is no file {absent[0]}")
+            return names
+        return [n for n in self.tasks if not missing(self.tasks[n].train, self.tasks[n].dev)]
+
+
+def open_data(folder: str | Path) -> StudyData:
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder: --data expects one with {OWN}, or laid out as the guide says")
+    path = folder / OWN if (folder / OWN).is_file() else PACK
+    table = read_toml(path)
+    tasks = table.pop("tasks", {})
+    if not isinstance(tasks, dict):
+        raise ValueError(f"{path}: expected tables [tasks.NAME], found tasks = {tasks!r}")
+    for name in tasks:
+        if name not in TASKS:
+            raise ValueError(f"{path}: unknown task {name!r}: {suggest(name, TASKS)}")
+
+    def here(name: str) -> str:
+        return str(folder / name)
+
+    try:
+        data = build(StudyData, table)
+        read = {name: build(TaskData, entry, f"tasks.{name}") for name, entry in tasks.items()}
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    tags, senses = data.tags, data.senses
+    return replace(
+        data,
+        tasks={name: replace(t, train=here(t.train), dev=here(t.dev)) for name, t in read.items()},
+        vectors=data.vectors and here(data.vectors),
+        corpus=data.corpus and here(data.corpus),
+        pairs=data.pairs and here(data.pairs),
+        tags=tags and replace(tags, train=here(tags.train), dev=here(tags.dev)),
+        senses=senses
+        and replace(
+            senses,
+            train=here(senses.train),
+            tests=tuple(map(here, senses.tests)),
+            index=senses.index and here(senses.index),
+        ),
+    )
+
+
+def missing(*paths: str | None) -> list[str]:
+    """Of the files that are asked for, those that are not there; one that was not named is missed by nobody."""
+    return [path for path in paths if path is not None and not Path(path).is_file()]

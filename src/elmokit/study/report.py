@@ -1,0 +1,257 @@
+"""Everything that the paper shows of its biLM, for any model, on one page. What cannot be made leaves a note."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from elmokit import __version__
+from elmokit.analysis.exhibit import Exhibit
+from elmokit.analysis.framework import SenseCorpus, read_senses, read_wordnet_index
+from elmokit.analysis.index import ContextIndex
+from elmokit.analysis.layers import Report, silent
+from elmokit.analysis.neighbours import corpus_neighbours, index_neighbours
+from elmokit.analysis.page import Section, render_page
+from elmokit.analysis.pairs import probe_pairs
+from elmokit.analysis.polysemy import occurrences_in_tagged, view_word
+from elmokit.analysis.senses import SenseProbe, senses_exhibit
+from elmokit.analysis.tagging import probe_tags
+from elmokit.embed.contexts import read_marked
+from elmokit.embed.embedder import Elmo
+from elmokit.study.data import StudyData, missing
+from elmokit.study.experiments import EXPERIMENTS
+from elmokit.study.sweep import read_results
+
+
+@dataclass(frozen=True)
+class ReportPlan:
+    """All that a page is made from."""
+
+    model: str
+    folder: str  # of the data, as it was given: for the commands
+    data: StudyData
+    runs: Path | None = None  # what `elmo study` has done
+    index: Path | None = None  # of contexts, in place of reading the corpus
+    contexts: int = 200_000  # words of the corpus that are compared, where there is no index
+    limit: int | None = None  # training sentences of the probes
+    shares: tuple[float, ...] = (0.001, 0.01, 0.1, 1.0)
+    seed: int = 0
+
+
+def make_report(plan: ReportPlan, elmo: Elmo, date: str, report: Report = silent) -> tuple[str, list[Exhibit]]:
+    """The page, and what is on it. Only the probes are trained here: the tasks' runs are taken as they are."""
+    corpus: list[SenseCorpus] = []  # read once, where two sections want it
+    sections = [
+        *(_study(plan, elmo, name) for name in EXPERIMENTS),
+        _guarded("Nearest neighbours", _neighbours, plan, elmo, report),
+        _guarded("Word senses", lambda p, e, r: _senses(p, e, r, corpus), plan, elmo, report),
+        _guarded("Parts of speech", _tags, plan, elmo, report),
+        _guarded("One word in two senses", _pairs, plan, elmo, report),
+        _guarded("A word's occurrences", lambda p, e, r: _words(p, e, r, corpus), plan, elmo, report),
+    ]
+    page = render_page(f"What the layers of {plan.model} know", _facts(plan, elmo, date), sections)
+    return page, [exhibit for section in sections for exhibit in section.exhibits]
+
+
+class _Absent(ValueError):
+    """The data for a section is not there."""
+
+
+def _guarded(
+    heading: str, make: Callable[[ReportPlan, Elmo, Report], Section], plan: ReportPlan, elmo: Elmo, report: Report
+) -> Section:
+    """One analysis that cannot be made does not take the others with it."""
+    report(heading, 0, 1)
+    try:
+        return make(plan, elmo, report)
+    except (ValueError, OSError) as error:
+        return Section(heading, missing=f"Not made: {error}.")
+
+
+def _needs(what: str, *paths: str | None) -> None:
+    absent = missing(*paths)
+    if not paths or paths[0] is None:
+        raise _Absent(f"the data names no {what}")
+    if absent:
+        raise _Absent(f"there is no file {absent[0]}")
+
+
+def _command(*parts: object) -> str:
+    return "elmo " + " ".join(shlex.quote(str(part)) for part in parts if part is not None)
+
+
+def _study(plan: ReportPlan, elmo: Elmo, name: str) -> Section:
+    heading, text = STUDIES[name]
+    runs = plan.runs or Path("runs")
+    command = _command("study", name, "--data", plan.folder, "-m", plan.model, "--out", runs)
+    try:
+        exhibits = _study_exhibits(plan, elmo, name)
+    except ValueError as error:
+        return Section(heading, text, missing=f"Not made: {error}.", command=command)
+    note = "" if exhibits else f"No runs of it are in {runs}: the command below does them, and the page again."
+    return Section(heading, text, exhibits, note, command)
+
+
+def _study_exhibits(plan: ReportPlan, elmo: Elmo, name: str) -> list[Exhibit]:
+    """Of the runs that are done."""
+    if plan.runs is None or not plan.runs.is_dir():
+        return []
+    experiment = EXPERIMENTS[name]
+    tasks = [task for task in plan.data.tasks if experiment.tasks is None or task in experiment.tasks]
+    results = read_results(plan.runs, tasks, experiment.variants(plan.shares), elmo.checkpoint.digest)
+    exhibits = experiment.exhibits(results, plan.data, plan.shares)
+    return [exhibit for exhibit in exhibits if exhibit.rows]
+
+
+STUDIES = {
+    "tasks": (
+        "The tasks with ELMo and without",
+        "Does ELMo help? Each task's model with static word vectors, and with the biLM's layers joined to them.",
+    ),
+    "weighting": (
+        "Which layers, and how free their weights",
+        "The last layer alone, or a learned mix of all; a large lambda keeps the weights nearly even.",
+    ),
+    "placement": (
+        "Where ELMo enters",
+        "Joined to what the task's RNN reads, to what it gives, or to both with weights of their own.",
+    ),
+    "samples": (
+        "Sample efficiency",
+        "With how little training data a task is learned, and in how few epochs, with ELMo and without.",
+    ),
+}
+
+
+def _neighbours(plan: ReportPlan, elmo: Elmo, report: Report) -> Section:
+    data = plan.data
+    if not data.queries:
+        raise _Absent("the data has no queries, sentences with a [marked] word")
+    vectors = data.vectors if data.vectors and not missing(data.vectors) else None
+    exhibits = []
+    index = None if plan.index is None else ContextIndex.open(plan.index)
+    if index is None:
+        _needs("corpus", data.corpus)
+    for number, query in enumerate(data.queries, start=1):
+        marked = read_marked(elmo, query)
+        if index is not None:
+            found = index_neighbours(elmo, marked, index, vectors=vectors)
+        else:
+            assert data.corpus is not None
+            found = corpus_neighbours(
+                elmo, marked, [data.corpus], vectors=vectors, split=True, limit=plan.contexts, report=report
+            )
+        exhibits.append(found.exhibit(number))
+    where = (
+        ("--index", plan.index) if plan.index else ("--corpus", data.corpus, "--split", "--limit", plan.contexts)
+    )
+    given = ("--vectors", vectors) if vectors else ()
+    return Section(
+        "Nearest neighbours",
+        "Static vectors know one word of all its senses. The biLM's upper layers find contexts in which it means "
+        "the same.",
+        exhibits,
+        command="\n".join(
+            _command("neighbours", query, *where, *given, "-m", plan.model) for query in data.queries
+        ),
+    )
+
+
+def _senses(plan: ReportPlan, elmo: Elmo, report: Report, corpus: list[SenseCorpus]) -> Section:
+    senses = plan.data.senses
+    if senses is None:
+        raise _Absent("the data has no [senses], a sense-tagged corpus")
+    _needs("sense-tagged corpus", senses.train, *senses.tests, senses.index)
+    first = None if senses.index is None else read_wordnet_index(senses.index)
+    corpus.append(read_senses(senses.train))
+    probe = SenseProbe(elmo, corpus[0], first, limit=plan.limit, seed=plan.seed, report=report)
+    results = [probe.evaluate(read_senses(test), report) for test in senses.tests]
+    return Section(
+        "Word senses",
+        "The nearest of the senses' mean vectors in a sense-tagged corpus; a word that it does not have is given "
+        "its first sense.",
+        [senses_exhibit(results)],
+        command=_command(
+            *("probe", "wsd", senses.train, *senses.tests, "-m", plan.model),
+            *(("--index", senses.index) if senses.index else ()),
+            *(("--limit", plan.limit) if plan.limit else ()),
+        ),
+    )
+
+
+def _tags(plan: ReportPlan, elmo: Elmo, report: Report) -> Section:
+    tags = plan.data.tags
+    if tags is None:
+        raise _Absent("the data has no [tags], tagged sentences")
+    _needs("tagged sentences", tags.train, tags.dev)
+    vectors = plan.data.vectors if plan.data.vectors and not missing(plan.data.vectors) else None
+    result = probe_tags(
+        elmo,
+        tags.train,
+        tags.dev,
+        tags.column,
+        vectors=vectors,
+        limit=plan.limit,
+        seed=plan.seed,
+        report=report,
+    )
+    return Section(
+        "Parts of speech",
+        "A linear classifier on each layer: what it can tell, the layer has ready at hand.",
+        [result.exhibit()],
+        command=_command(
+            *("probe", "tags", tags.train, tags.dev, "--column", tags.column, "-m", plan.model),
+            *(("--vectors", vectors) if vectors else ()),
+            *(("--limit", plan.limit) if plan.limit else ()),
+        ),
+    )
+
+
+def _pairs(plan: ReportPlan, elmo: Elmo, report: Report) -> Section:
+    _needs("pairs, words in two senses", plan.data.pairs)
+    assert plan.data.pairs is not None
+    return Section(
+        "One word in two senses",
+        "Is a word nearer to contexts of its own sense than to those of the other? Layer 0 cannot know.",
+        [probe_pairs(elmo, plan.data.pairs).exhibit()],
+        command=_command("probe", "pairs", plan.data.pairs, "-m", plan.model),
+    )
+
+
+def _words(plan: ReportPlan, elmo: Elmo, report: Report, corpus: list[SenseCorpus]) -> Section:
+    senses, words = plan.data.senses, plan.data.words
+    if not words:
+        raise _Absent("the data names no words")
+    if senses is None:
+        raise _Absent("the data has no [senses], a sense-tagged corpus")
+    _needs("sense-tagged corpus", senses.train)
+    tagged = corpus[0] if corpus else read_senses(senses.train)
+    exhibits, without = [], []
+    for word in words:
+        try:
+            found = occurrences_in_tagged(tagged, word, seed=plan.seed)
+            exhibits.append(view_word(elmo, word, found, source=tagged.name, report=report).exhibit())
+        except ValueError as error:
+            without.append(str(error))
+    return Section(
+        "A word's occurrences",
+        "Each point is an occurrence, each colour a sense, in the two dimensions that show most of a layer.",
+        exhibits,
+        missing="; ".join(without),
+        command="\n".join(_command("polysemy", w, "--tagged", senses.train, "-m", plan.model) for w in words),
+    )
+
+
+def _facts(plan: ReportPlan, elmo: Elmo, date: str) -> dict[str, object]:
+    parameters = sum(parameter.numel() for parameter in elmo.bilm.parameters())
+    return {
+        "model": plan.model,
+        "digest": elmo.checkpoint.digest,
+        "layers": f"{elmo.layers}, {elmo.width} wide",
+        "parameters": f"{parameters:,}, the softmax not counted",
+        "data": plan.folder,
+        "seed": plan.seed,
+        "made": f"{date}, by elmokit {__version__}",
+    }

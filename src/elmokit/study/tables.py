@@ -1,0 +1,323 @@
+"""Runs of a sweep -> the paper's tables and figures as exhibits. Scores are per cent on dev."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from elmokit.analysis.exhibit import COLOURS, INK, MARKERS, Cell, Exhibit, legend_below, pattern_note, plain
+from elmokit.study.data import StudyData
+from elmokit.study.sweep import BASELINE, ELMO, PLACEMENT, WEIGHTING, Measured, Variant
+
+Scores = dict[str, dict[str, list[Measured]]]  # task -> variant -> seeds
+LABELS = {
+    "baseline": "baseline",
+    "elmo": "ELMo at the input, all layers, lambda 0.001",
+    "last": "the last layer only",
+    "lambda-1": "all layers, lambda 1",
+    "output": "ELMo at the output",
+    "both": "ELMo at both",
+}
+
+
+def grouped(results: Sequence[Measured]) -> Scores:
+    found: Scores = defaultdict(lambda: defaultdict(list))
+    for result in results:
+        found[result.task][result.variant].append(result)
+    return {task: dict(variants) for task, variants in found.items()}
+
+
+def mean(results: Sequence[Measured]) -> float:
+    return statistics.mean(result.score for result in results)
+
+
+def deviation(results: Sequence[Measured]) -> float | None:
+    """Of the sample; there is none of one run."""
+    return statistics.stdev(result.score for result in results) if len(results) > 1 else None
+
+
+def error_reduction(before: float, after: float) -> float:
+    """The share of the errors that are gone, per cent."""
+    return 100 * (after - before) / (100 - before) if before < 100 else 0.0
+
+
+def tasks_exhibit(results: Sequence[Measured], data: StudyData) -> Exhibit:
+    """Table 1: every task with ELMo and without."""
+    rows: list[tuple[Cell, ...]] = []
+    ahead: list[str] = []
+    behind: list[str] = []
+    drawn: list[tuple[str, list[Measured], list[Measured]]] = []
+    for task, variants in grouped(results).items():
+        if BASELINE.name not in variants or ELMO.name not in variants:
+            continue
+        without, with_elmo = variants[BASELINE.name], variants[ELMO.name]
+        base, elmo = mean(without), mean(with_elmo)
+        spread = max(deviation(without) or 0.0, deviation(with_elmo) or 0.0)
+        (ahead if elmo - base > spread else behind).append(task)
+        about = data.task(task)
+        rows.append(
+            (
+                about.title or task,
+                with_elmo[0].metric,
+                base,
+                deviation(without),
+                elmo,
+                deviation(with_elmo),
+                elmo - base,
+                error_reduction(base, elmo),
+                about.paper,
+                min(len(without), len(with_elmo)),
+                with_elmo[0].examples,
+                statistics.mean(r.seconds for r in without) / 60,
+                statistics.mean(r.seconds for r in with_elmo) / 60,
+            )
+        )
+        drawn.append((task, without, with_elmo))
+    return Exhibit(
+        name="tasks",
+        title="The tasks with ELMo and without",
+        paper="Table 1",
+        columns=(
+            "task",
+            "measured by",
+            "baseline",
+            "±",
+            "+ ELMo",
+            "± ",
+            "gain",
+            "errors gone, %",
+            "the paper's, %",
+            "seeds",
+            "training examples",
+            "minutes a run, baseline",
+            "minutes a run, + ELMo",
+        ),
+        rows=tuple(rows),
+        notes=(
+            "Baseline: static word vectors. + ELMo: the frozen biLM's layers mixed by learned weights, joined to "
+            "them at the input. ± is the standard deviation over the seeds; a gain counts where it is more.",
+            "The paper's reduction of errors is on other data, with a biLM of 94 M parameters: for scale.",
+            pattern_note(
+                "ELMo ahead in every task by more than the deviation",
+                bool(rows) and not behind,
+                f"ahead in {', '.join(ahead) or 'none'}; not in {', '.join(behind) or 'none'}",
+            ),
+        ),
+        draw=(lambda figure: _draw_gains(figure, drawn)) if drawn else None,
+    )
+
+
+def weighting_exhibit(results: Sequence[Measured], data: StudyData) -> Exhibit:
+    """Table 2: which layers, and how freely they are weighted."""
+    note = "The paper: all layers ahead of the last alone, and a small lambda mostly ahead of a large one."
+    return _variants_exhibit(
+        "weighting", "Which layers, and how free their weights", "Table 2", WEIGHTING, results, data, note
+    )
+
+
+def placement_exhibit(results: Sequence[Measured], data: StudyData) -> Exhibit:
+    """Table 3: where ELMo enters the task's RNN."""
+    note = "The paper: at both for SQuAD and SNLI, at the input for SRL."
+    return _variants_exhibit("placement", "Where ELMo enters", "Table 3", PLACEMENT, results, data, note)
+
+
+def _variants_exhibit(
+    name: str,
+    title: str,
+    paper: str,
+    variants: Sequence[Variant],
+    results: Sequence[Measured],
+    data: StudyData,
+    note: str,
+) -> Exhibit:
+    rows: list[tuple[Cell, ...]] = []
+    best = []
+    series: dict[str, list[float]] = {}
+    for task, found in grouped(results).items():
+        present = [variant.name for variant in variants if variant.name in found]
+        if len(present) < 2:
+            continue
+        cells: list[Cell] = []
+        for variant in variants:
+            runs = found.get(variant.name)
+            cells += [mean(runs), deviation(runs)] if runs else [None, None]
+        rows.append((data.task(task).title or task, *cells, min(len(found[name]) for name in present)))
+        best.append(f"{task}: {LABELS[max(present, key=lambda each: mean(found[each]))]}")
+        series[task] = [mean(found[v.name]) if v.name in found else 0.0 for v in variants]
+    columns = [c for n, v in enumerate(variants) for c in (LABELS[v.name], "±" + " " * n)]
+    return Exhibit(
+        name=name,
+        title=title,
+        paper=paper,
+        columns=("task", *columns, "seeds"),
+        rows=tuple(rows),
+        notes=(f"The best here: {'; '.join(best) or 'none'}. {note}",),
+        draw=(lambda figure: _draw_variants(figure, series, [LABELS[v.name] for v in variants]))
+        if series
+        else None,
+    )
+
+
+def samples_exhibit(results: Sequence[Measured], data: StudyData, shares: Sequence[float]) -> Exhibit:
+    """Figure 1: the score by the size of the training set, and by epochs on the whole of it."""
+    rows: list[tuple[Cell, ...]] = []
+    below = []
+    found = grouped(results)
+    curves: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
+    for task, variants in found.items():
+        for share in shares:
+            suffix = "" if share == 1 else f"-{share:g}"
+            without, with_elmo = (variants.get(kind + suffix) for kind in ("baseline", "elmo"))
+            if not without or not with_elmo:
+                continue
+            base, elmo = mean(without), mean(with_elmo)
+            title = data.task(task).title or task
+            rows.append(
+                (
+                    title,
+                    100 * share,
+                    with_elmo[0].examples,
+                    base,
+                    deviation(without),
+                    elmo,
+                    deviation(with_elmo),
+                    elmo - base,
+                    len(without),
+                )
+            )
+            if elmo <= base:
+                below.append(f"{task} at {share:.1%}")
+            for kind, runs in (("baseline", without), ("+ ELMo", with_elmo)):
+                curves.setdefault(task, {}).setdefault(kind, []).append(
+                    (runs[0].examples, mean(runs), deviation(runs) or 0.0)
+                )
+    epochs = {
+        task: {
+            kind: variants[name][0].by_epoch
+            for kind, name in (("baseline", "baseline"), ("+ ELMo", "elmo"))
+            if name in variants
+        }
+        for task, variants in found.items()
+    }
+    return Exhibit(
+        name="samples",
+        title="Sample efficiency: the score by the size of the training set",
+        paper="Figure 1",
+        columns=("task", "share, %", "examples", "baseline", "±", "+ ELMo", "± ", "gain", "seeds"),
+        rows=tuple(rows),
+        notes=(
+            "On a share of the data a run has (1 / share) ^ (1/3) times the recipe's epochs and patience.",
+            pattern_note(
+                "ELMo above the baseline at every size",
+                bool(rows) and not below,
+                f"below at {', '.join(below) or 'none'}",
+            ),
+        ),
+        draw=(lambda figure: _draw_samples(figure, curves, epochs)) if curves else None,
+    )
+
+
+def weights_exhibit(results: Sequence[Measured]) -> Exhibit:
+    """Figure 2: the learned layer weights of every task and place; the mean over the seeds."""
+    shares: dict[tuple[str, str], list[tuple[list[float], float]]] = defaultdict(list)
+    for result in results:
+        if result.variant in (ELMO.name, "both", "output"):
+            for place, mix in result.mix.items():
+                where = place if result.variant != "both" else f"{place} (of both)"
+                shares[result.task, where].append((mix["s"], mix["gamma"]))
+    layers = max((len(s) for runs in shares.values() for s, _ in runs), default=0)
+    rows: list[tuple[Cell, ...]] = []
+    for (task, place), runs in sorted(shares.items()):
+        means = [statistics.mean(s[layer] for s, _ in runs) for layer in range(layers)]
+        rows.append((task, place, *means, statistics.mean(gamma for _, gamma in runs), len(runs)))
+    return Exhibit(
+        name="weights",
+        title="The layer weights that the tasks learned",
+        paper="Figure 2",
+        columns=("task", "place", *(f"layer {layer}" for layer in range(layers)), "gamma", "runs"),
+        rows=tuple(rows),
+        notes=(
+            "The s_j sum to one; they begin even. The paper: at the input the first LSTM layer is favoured, at "
+            "the output the weights stay nearly even.",
+        ),
+        draw=(lambda figure: _draw_weights(figure, rows, layers)) if rows else None,
+        digits=3,
+    )
+
+
+def _draw_gains(figure: Any, tasks: Sequence[tuple[str, list[Measured], list[Measured]]]) -> None:
+    axes = figure.subplots()
+    names, without, with_elmo = zip(*tasks)
+    for number, (kind, runs) in enumerate((("baseline", without), ("+ ELMo", with_elmo))):
+        places = [x + (number - 0.5) * 0.2 for x in range(len(tasks))]
+        axes.errorbar(
+            places,
+            [mean(r) for r in runs],
+            yerr=[deviation(r) or 0.0 for r in runs],
+            fmt=MARKERS[number],
+            color=COLOURS[number],
+            markeredgecolor=INK,
+            capsize=3,
+            label=kind,
+        )
+    axes.set_xticks(range(len(tasks)), names)
+    axes.set(xlabel="task", ylabel="score on dev (%)")
+    plain(axes)
+    legend_below(figure, axes.get_legend_handles_labels()[0])
+
+
+def _draw_variants(figure: Any, series: dict[str, list[float]], labels: Sequence[str]) -> None:
+    panels = figure.subplots(1, len(series), squeeze=False)[0]
+    for axes, (task, values) in zip(panels, series.items()):
+        for number, (label, value) in enumerate(zip(labels, values)):
+            if value:
+                axes.plot(
+                    number, value, MARKERS[number], color=COLOURS[number], markeredgecolor=INK, ms=9, label=label
+                )
+                axes.annotate(
+                    f"{value:.1f}", (number, value), textcoords="offset points", xytext=(0, 7), ha="center"
+                )
+        axes.margins(0.2)
+        axes.set_xticks([])
+        axes.set(xlabel=task, ylabel="score on dev (%)")
+        plain(axes, grid="y")
+    legend_below(figure, panels[0].get_legend_handles_labels()[0])
+
+
+def _draw_samples(
+    figure: Any,
+    curves: dict[str, dict[str, list[tuple[float, float, float]]]],
+    epochs: dict[str, dict[str, tuple[float, ...]]],
+) -> None:
+    figure.set_size_inches(7.2, 2.9 * len(curves) + 0.4)
+    grid = figure.subplots(len(curves), 2, squeeze=False)
+    for row, (task, kinds) in zip(grid, curves.items()):
+        for number, (kind, points) in enumerate(kinds.items()):
+            style = {"color": COLOURS[number], "marker": MARKERS[number], "label": kind}
+            sizes, scores, spreads = zip(*sorted(points))
+            row[0].errorbar(sizes, scores, yerr=spreads, capsize=3, **style)
+            by_epoch = epochs.get(task, {}).get(kind)
+            if by_epoch:
+                row[1].plot(range(1, len(by_epoch) + 1), by_epoch, **style)
+        row[0].set_xscale("log")
+        row[0].set(xlabel=f"{task}: training examples", ylabel="score on dev (%)")
+        row[1].set(xlabel=f"{task}: epochs on all of them (seed 0)", ylabel="score on dev (%)")
+        for axes in row:
+            plain(axes)
+    legend_below(figure, grid[0][1].get_lines())
+
+
+def _draw_weights(figure: Any, rows: Sequence[tuple[Cell, ...]], layers: int) -> None:
+    figure.set_size_inches(6.4, 1.2 + 0.32 * len(rows))
+    axes = figure.subplots()
+    values = [[float(cell) for cell in row[2 : 2 + layers]] for row in rows]  # type: ignore[arg-type]
+    image = axes.imshow(values, cmap="cividis", vmin=0, vmax=1, aspect="auto")
+    for y, line in enumerate(values):
+        for x, value in enumerate(line):
+            axes.text(x, y, f"{value:.2f}", ha="center", va="center", color="white" if value < 0.55 else "black")
+    axes.set_xticks(range(layers), [f"layer {layer}" for layer in range(layers)])
+    axes.set_yticks(range(len(rows)), [f"{row[0]}, {row[1]}" for row in rows])
+    axes.set(xlabel="layer of the biLM", ylabel="task and place")
+    figure.colorbar(image, ax=axes, label="weight s_j")

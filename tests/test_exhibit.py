@@ -1,0 +1,212 @@
+"""Exhibits: tables and files that say the same, figures in any script, and the probes shown as exhibits."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+import warnings
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from elmokit.analysis import exhibit as module
+from elmokit.analysis.classification import TextProbeResult
+from elmokit.analysis.exhibit import Exhibit, draw_bars, pattern_note, percent, stem
+from elmokit.analysis.pairs import PairScore, PairsProbeResult
+from elmokit.analysis.senses import Score, SenseProbeResult, senses_exhibit
+from elmokit.analysis.tagging import TagProbeResult
+
+
+def bars(figure):
+    draw_bars(
+        figure, ["배", "$x", "_y"], {"눈 [a]": [1.0, 2.0, 3.0]}, xlabel="단어", ylabel="%", lines={"기준": 2.5}
+    )
+
+
+SHOWN = Exhibit(
+    name="words-1",
+    title="Words <b> [bold]",
+    columns=("word", "score (%)", "count"),
+    rows=(('눈, "quoted"\nline', 66.66666, 1234), ("[red]plain[/red]", None, None), ("-", float("nan"), 0)),
+    notes=("seed 0", "배"),
+    draw=bars,
+    paper="Table 9",
+)
+
+
+def tags(by_layer, column="upos", **changes):
+    result = TagProbeResult(by_layer, 0.94, 0.8, 0.85, column, 17, 10, 200, 5, 100, 0.1, 0.05, 1.0, 7)
+    return replace(result, **changes)
+
+
+def senses(test, *f1, first=0.5):
+    layers = tuple(Score(f, f, f) for f in f1)
+    found = None if first is None else Score(first, first, first)
+    return SenseProbeResult(layers, layers[-1], Score(0.4, 0.4, 0.4), found, test, 455, 3, 20, 90, 33, 7)
+
+
+def test_csv_and_json_have_every_cell():
+    header, *rows = csv.reader(io.StringIO(SHOWN.csv()))
+    assert header == ["word", "score (%)", "count"]
+    assert rows == [['눈, "quoted"\nline', "66.66666", "1234"], ["[red]plain[/red]", "", ""], ["-", "", "0"]]
+    facts = json.loads(SHOWN.json())
+    assert facts["rows"] == [
+        ['눈, "quoted"\nline', 66.66666, 1234],
+        ["[red]plain[/red]", None, None],
+        ["-", None, 0],
+    ]
+    assert (facts["name"], facts["paper"], facts["notes"]) == ("words-1", "Table 9", ["seed 0", "배"])
+
+
+def test_the_terminal_has_plain_text_and_two_decimals():
+    console = Console(file=io.StringIO(), width=100)
+    console.print(SHOWN.table())
+    text = console.file.getvalue()
+    for part in ("Words <b> [bold] (Table 9 of the paper)", "[red]plain[/red]", "66.67", "1,234"):
+        assert part in text
+    assert SHOWN.numeric(1)
+    assert not SHOWN.numeric(0)
+
+
+def test_the_same_files_every_time(tmp_path):
+    first, second = (SHOWN.write(tmp_path / "new" / folder) for folder in "ab")
+    assert [path.name for path in first] == [f"words-1.{suffix}" for suffix in ("csv", "json", "png", "svg")]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    assert first[0].read_text(encoding="utf-8") == SHOWN.csv()
+    assert sorted(path.name for path in (tmp_path / "new" / "a").iterdir()) == sorted(p.name for p in first)
+    with Image.open(first[2]) as image:
+        image.load()
+        assert image.width > 800
+    text = "".join(ElementTree.fromstring(first[3].read_text(encoding="utf-8")).itertext())
+    for part in ("단어", "배", "기준 (2.5)", "$x", "_y", "눈 [a]"):
+        assert part in text
+
+
+def test_letters_without_a_font_are_told_of(monkeypatch):
+    monkeypatch.setattr(module, "HANGUL_FONTS", ())
+    assert "no Korean font" in SHOWN.left_out()[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert SHOWN.png() is not None
+        assert "눈 [a]" in (SHOWN.svg() or "")
+    plain = replace(SHOWN, draw=lambda figure: draw_bars(figure, ["a"], {"b": [1.0]}, xlabel="x", ylabel="y"))
+    assert plain.left_out() == []
+
+
+def test_a_font_with_korean_letters_is_used_where_there_is_one(monkeypatch):
+    monkeypatch.setattr(module, "HANGUL_FONTS", ("No such font", "DejaVu Sans Mono", "DejaVu Serif"))
+    assert SHOWN.left_out() == []
+    assert "DejaVu Sans Mono" in (SHOWN.svg() or "")
+
+
+def test_without_matplotlib_the_tables_remain(tmp_path, monkeypatch):
+    for name in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert (SHOWN.figure(), SHOWN.svg(), SHOWN.png()) == (None, None, None)
+    assert [path.suffix for path in SHOWN.write(tmp_path)] == [".csv", ".json"]
+    assert "pip install 'elmokit[train]'" in SHOWN.left_out()[0]
+    assert replace(SHOWN, draw=None).left_out() == []
+
+
+def test_figures_have_labels_and_a_legend():
+    figure = senses_exhibit([senses("a", 0.5, 0.6, 0.7), senses("b", 0.4, 0.5, 0.6)]).figure()
+    (axes,) = figure.axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("test set", "F1 (%)")
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["a", "b"]
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels[0] == "layer 0 (context-free)"
+    assert labels[-2:] == ["most frequent sense in training", "first sense of WordNet"]
+    assert [round(bar.get_height()) for bar in axes.containers[2]] == [70, 60]
+    assert len({(bars[0].get_facecolor(), bars[0].get_hatch()) for bars in axes.containers}) == 4
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../a", "a b", ".a"])
+def test_names_that_are_no_file(name):
+    with pytest.raises(ValueError, match="expected letters"):
+        replace(SHOWN, name=name)
+
+
+def test_rows_that_do_not_fit():
+    with pytest.raises(ValueError, match="expected 3 cells a row, found 1"):
+        replace(SHOWN, rows=(("a",),))
+
+
+def test_small_things():
+    assert stem("../눈 and/or") == "눈-and-or"
+    assert stem("/") == "x"
+    assert percent(0.123456789) == 12.3457
+    assert pattern_note("a above b", False, "1, 2") == "The paper's pattern (a above b) does not appear: 1, 2."
+
+
+@pytest.mark.parametrize(
+    ("by_layer", "word"),
+    [
+        ((0.90, 0.95, 0.94), "appears"),
+        ((0.90, 0.95, 0.95), "appears"),
+        ((0.90, 0.94, 0.95), "does not appear"),
+        ((0.95, 0.96, 0.95), "does not appear"),
+    ],
+)
+def test_the_pattern_of_table_6(by_layer, word):
+    exhibit = tags(by_layer).exhibit()
+    assert (exhibit.name, exhibit.paper) == ("pos", "Table 6")
+    assert f"both above layer 0) {word}: {by_layer[0]:.2%}" in " ".join(exhibit.notes)
+    assert exhibit.rows[1] == ("layer 1", percent(by_layer[1]))
+    assert exhibit.rows[-2:] == (("static word vectors", 85.0), ("each word's most frequent tag", 80.0))
+    assert "seed 7" in exhibit.notes[1]
+
+
+def test_tags_of_another_kind_have_no_pattern():
+    exhibit = tags((0.9, 0.95), "3", vectors=None, without_vector=None).exhibit()
+    assert (exhibit.name, exhibit.paper, len(exhibit.rows), len(exhibit.notes)) == ("tags-3", "", 4, 2)
+    assert "has 2" in tags((0.9, 0.95)).exhibit().notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("f1", "first", "pattern", "beside"),
+    [
+        ((0.5, 0.6, 0.7), 0.65, "appears", "is above the first sense of WordNet (65.00%)"),
+        ((0.5, 0.7, 0.6), 0.65, "does not appear", "is not above the first sense of WordNet"),
+        ((0.5, 0.5, 0.6), None, "does not appear", "is above the most frequent sense in training (40.00%)"),
+    ],
+)
+def test_the_pattern_of_table_5(f1, first, pattern, beside):
+    exhibit = senses("t", *f1, first=first).exhibit()
+    notes = " ".join(exhibit.notes)
+    assert f"layer 1 above layer 0) {pattern}" in notes
+    assert beside in notes
+    assert len(exhibit.rows) == (5 if first is None else 6)
+    assert (exhibit.paper, exhibit.columns[1]) == ("Table 5", "t: F1 (%)")
+
+
+def test_texts_and_pairs():
+    text = TextProbeResult((0.7, 0.8), 0.9, 0.5, 2, 10, 20, 1.0, 3).exhibit()
+    assert [row[1] for row in text.rows] == [70, 80, 90, 50]
+    words = (PairScore("배", (0.5, 1.0), 0.75, 6),)
+    pairs = PairsProbeResult((0.5, 1.0), 0.75, (0.5, 1.0), 1.0, 6, words).exhibit()
+    assert pairs.rows[0] == ("배", 50, 100, 75)
+    assert pairs.rows[-1] == ("words told apart", 50, 100, 100)
+    assert "above it at layer 1." in pairs.notes[1]
+    assert "at no layer" in PairsProbeResult((0.5, 0.4), 0.4, (0.5, 0.0), 0.0, 6, words).exhibit().notes[1]
+    assert text.svg()
+    assert pairs.svg()
+
+
+def test_a_probe_saves_its_exhibit(elmo_command, model_folder, tmp_path):
+    (tmp_path / "a.conll").write_text("a\tX\nb\tY\n\nb\tY\na\tX\n", encoding="utf-8")
+    arguments = ("probe", "tags", "a.conll", "a.conll", "-m", model_folder, "--save", "out")
+    code, out, err = elmo_command(*arguments, "--json")
+    assert code == 0, err
+    facts = json.loads(out)
+    for suffix in ("csv", "json", "png", "svg"):
+        assert f"wrote out/tags-2.{suffix}" in err
+    saved = json.loads((tmp_path / "out" / "tags-2.json").read_text(encoding="utf-8"))
+    assert saved["rows"][2] == ["layer 2", percent(facts["by_layer"][2])]
+    _, out, _ = elmo_command(*arguments)
+    assert f"{100 * facts['by_layer'][2]:.2f}" in out
+    assert "seed 0" in out

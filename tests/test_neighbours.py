@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import csv
+import json
+import lzma
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from elmokit.analysis.neighbours import corpus_neighbours, index_neighbours, static_neighbours
+from elmokit.cli.index import highlighted
+from elmokit.cli.neighbours import neighbours
+from elmokit.embed.contexts import nearest, read_marked
+
+LINES = [
+    "He sat on the bank of the river .",
+    "She works at a bank .",
+    "They made a play on the grounder .",
+    "",
+    "12 , 34 .",
+    "A play by Shaw is on tonight .",
+    "배를 타고 강을 건넜다 .",
+    "They made a play on the grounder .",
+]
+VECTORS = """the 0.5 0.5 0.5
+play 1 0 0.1
+game 0.9 0.1 0.1
+shaw 0 1 0
+stage 0.6 0.6 0
+"""
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(LINES), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def vectors(tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text(VECTORS)
+    return path
+
+
+def test_the_nearest_of_a_corpus_by_layer(elmo, corpus):
+    query = read_marked(elmo, "We saw a [play] there")
+    result = corpus_neighbours(elmo, query, [corpus], most=3)
+    sentences = [line.split() for line in dict.fromkeys(LINES)]
+    for layer, contexts in zip(result.layers, result.contexts):
+        expected = nearest(elmo, query, sentences, layer=layer, most=3)
+        np.testing.assert_allclose([c.cosine for c in contexts], [e.cosine for e in expected], atol=1e-5)
+        assert [c.sentence.tokens for c in contexts] == [e.sentence.tokens for e in expected]
+    assert result.layers == (0, 1, 2)
+    assert result.contexts[0][0].sentence.word == "play"  # without context, the word itself
+    assert result.static is None
+
+
+def test_its_own_sentence_is_left_out_however_often_it_is_there(elmo, corpus):
+    query = read_marked(elmo, "They made a [play] on the grounder .")
+    result = corpus_neighbours(elmo, query, [corpus], most=10, layers=[2])
+    assert query.tokens not in [near.sentence.tokens for near in result.contexts[0]]
+    assert len(result.contexts[0]) == 4
+
+
+def test_an_index_answers_as_the_corpus_does(tmp_path, elmo, corpus):
+    pytest.importorskip("lancedb")
+    from elmokit.analysis.index import ContextIndex
+
+    index = ContextIndex.build(elmo, [corpus], tmp_path / "index", layers=[1, 2])
+    query = read_marked(elmo, "by the [bank] of it")
+    direct = corpus_neighbours(elmo, query, [corpus], layers=[1, 2], most=4)
+    stored = index_neighbours(elmo, query, index, most=4)
+    assert (stored.layers, stored.compared) == (direct.layers, direct.compared)
+    for ours, theirs in zip(stored.contexts, direct.contexts):
+        assert [near.sentence for near in ours] == [near.sentence for near in theirs]
+        np.testing.assert_allclose([near.cosine for near in ours], [near.cosine for near in theirs], atol=1e-5)
+
+
+def test_static_neighbours(elmo, vectors):
+    found = static_neighbours(vectors, read_marked(elmo, "a [Play] here"), 2)  # known in lower case
+    assert [near.word for near in found] == ["game", "stage"]
+    play, game = np.array([1, 0, 0.1]), np.array([0.9, 0.1, 0.1])
+    assert found[0].cosine == pytest.approx(play @ game / np.linalg.norm(play) / np.linalg.norm(game), abs=1e-6)
+    assert static_neighbours(vectors, read_marked(elmo, "a [zebra] here"), 2) == ()
+    both = static_neighbours(vectors, read_marked(elmo, "a [play shaw]"), 9)  # near to their mean
+    assert [near.word for near in both][:2] == ["stage", "the"]
+    assert len(both) == 3
+
+
+def test_limit_bad_lines_and_nothing_to_compare(tmp_path, elmo, corpus):
+    query = read_marked(elmo, "a [play]")
+    result = corpus_neighbours(elmo, query, [corpus], limit=9)
+    assert result.compared == 9
+    assert {" ".join(near.sentence.tokens) for near in result.contexts[1]} == set(LINES[:2])
+    broken = tmp_path / "broken.txt"
+    broken.write_bytes(b"a good line here\nb\xffd line\n")
+    with pytest.raises(ValueError, match="line 2: not valid UTF-8"):
+        corpus_neighbours(elmo, query, [broken])
+    assert corpus_neighbours(elmo, query, [broken], on_bad_line="skip").compared == 4
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(ValueError, match="found none"):
+        corpus_neighbours(elmo, query, [tmp_path / "empty.txt"])
+    with pytest.raises(ValueError, match="layers 0 to 2"):
+        corpus_neighbours(elmo, query, [corpus], layers=[5])
+    with pytest.raises(ValueError, match="top: expected 1 or more"):
+        corpus_neighbours(elmo, query, [corpus], most=0)
+
+
+@pytest.fixture
+def command(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    app = typer.Typer()
+    app.command()(neighbours)
+
+    def run(*arguments):
+        return CliRunner().invoke(app, list(map(str, arguments)))
+
+    return run
+
+
+def test_the_table(tmp_path, command, model_folder, vectors):
+    packed = tmp_path / "text.xz"
+    packed.write_bytes(lzma.compress("\n".join([*LINES, "a [play] in brackets"]).encode()))
+    shown = command("a [play] here", "--corpus", packed, "--vectors", vectors, "-m", model_folder, "--top", 2)
+    assert shown.exit_code == 0, shown.output
+    for text in ("static vectors", "game", "layer 0 (context-free)", "layer 2", "words compared"):
+        assert text in shown.stdout
+    unknown = command("a [zebra] here", "--corpus", packed, "--vectors", vectors, "-m", model_folder)
+    assert "no vector for zebra" in unknown.stdout
+
+
+def test_of_a_long_sentence_what_stands_around_the_word_is_shown():
+    tokens = [str(i) for i in range(100)]
+    assert highlighted(tokens, 50, 51).split() == [
+        "…", *tokens[30:50], "[bold", "green]50[/bold", "green]", *tokens[51:71], "…"
+    ]  # fmt: skip
+    assert highlighted(["[a]", "b"], 0, 1) == "[bold green]\\[a][/bold green] b"
+
+
+def test_json_and_saved_files(tmp_path, command, model_folder, corpus, vectors):
+    printed = command(
+        "강을 [건넜다] .", "--corpus", corpus, "-m", model_folder, "--layers", "1,2", "--top", 2, "--json",
+        "--vectors", vectors, "--save", tmp_path / "saved",
+    )  # fmt: skip
+    result = json.loads(printed.stdout)
+    assert (result["word"], result["place"], result["static"]) == ("건넜다", 1, [])
+    assert [row["layer"] for row in result["layers"]] == [1, 2]
+    saved = tmp_path / "saved" / "neighbours-1.csv"
+    rows = list(csv.DictReader(saved.read_text(encoding="utf-8").splitlines()))
+    assert [row["source"] for row in rows] == ["layer 1", "layer 1", "layer 2", "layer 2"]
+    first = result["layers"][0]["contexts"][0]
+    assert rows[0]["neighbour"] == first["word"]
+    assert rows[0]["its sentence"].replace("[", "").replace("]", "") == first["sentence"]
+    assert saved.with_suffix(".svg").is_file()
+    assert float(rows[0]["cosine"]) == pytest.approx(first["cosine"], abs=1e-5)
+
+
+def test_where_to_look_must_be_said_once(tmp_path, command, model_folder, corpus):
+    for where in ([], ["--corpus", corpus, "--index", tmp_path]):
+        wrong = command("a [play]", *where, "-m", model_folder)
+        assert "either --corpus TEXT or --index FOLDER" in str(wrong.exception)
+    wrong = command("a [play]", "--index", tmp_path, "--limit", 5, "-m", model_folder)
+    assert "go with --corpus" in str(wrong.exception)

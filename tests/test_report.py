@@ -1,0 +1,154 @@
+"""The page: what is there is made, what is missing leaves a note, and nothing is fetched."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from conftest import SENTENCES
+from elmokit.cli import app
+from test_probe_senses import bank, corpus
+from test_study import write_result
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A folder with a little of everything."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "pos.conllu").write_bytes((HERE / "tasks" / "pos.conllu").read_bytes())
+    (folder / "text.txt").write_text("\n".join(SENTENCES), encoding="utf-8")
+    (folder / "glove.txt").write_text("bank 1 0\nriver 0.9 0.1\nmoney 0 1\n")
+    pairs = json.loads((HERE / "senses" / "ko.json").read_text(encoding="utf-8"))
+    (folder / "pairs.json").write_text(json.dumps(pairs, ensure_ascii=False), encoding="utf-8")
+    senses = ["bank%1:17:01::", "bank%1:14:00::"]
+    corpus(folder, "train", [bank("the river", senses[0]), bank("her money", senses[1])] * 2)
+    corpus(folder, "test", [bank("a river", senses[0])])
+    (folder / "study.toml").write_text(
+        """
+vectors = "glove.txt"
+corpus = "text.txt"
+pairs = "pairs.json"
+queries = ["He sat on the [bank] of the <river> ."]
+words = ["bank", "zebra"]
+[tasks.pos]
+train = "pos.conllu"
+dev = "pos.conllu"
+[tags]
+train = "pos.conllu"
+dev = "pos.conllu"
+[senses]
+train = "train.data.xml"
+tests = ["test.data.xml"]
+"""
+    )
+    return folder
+
+
+def report(*arguments: object) -> str:
+    result = CliRunner().invoke(app, ["report", *map(str, arguments)])
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    return result.stderr
+
+
+class Page(HTMLParser):
+    """Headings, notes of what is missing, figures, and whatever would be fetched."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.headings, self.missing, self.fetched, self.svgs, self._in = [], [], [], 0, None
+        self.text = path.read_text(encoding="utf-8")
+        self.feed(self.text)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self._in = "h2" if tag == "h2" else "missing" if found.get("class") == "missing" else None
+        self.svgs += tag == "svg"
+        self.fetched += [v for k, v in attrs if k in ("src", "href") and not v.startswith(("#", "data:"))]
+        assert tag != "script"
+
+    def handle_data(self, data):
+        if self._in == "h2":
+            self.headings.append(data)
+        elif self._in == "missing":
+            self.missing.append(data)
+        self._in = None
+
+
+def test_a_page_with_everything(tmp_path, data, model_folder):
+    runs = tmp_path / "runs"
+    for variant, score in (("baseline", 80.0), ("elmo", 85.0)):
+        mix = {} if variant == "baseline" else {"input": {"s": [0.2, 0.3, 0.5], "gamma": 1.0}}
+        write_result(runs / "pos" / variant / "seed-0", score, mix)
+    from elmokit import Elmo
+
+    digest = Elmo.from_pretrained(model_folder).checkpoint.digest
+    (runs / "study.json").write_text(json.dumps({"model": digest}))
+    told = report(
+        model_folder, "--data", data, "--runs", runs, "-o", tmp_path / "r.html", "--save", tmp_path / "saved"
+    )
+    assert "tables and figures" in told
+    page = Page(tmp_path / "r.html")
+    assert len(page.headings) == 9
+    assert page.fetched == []
+    assert "://" not in page.text
+    assert page.svgs >= 6
+    assert "&lt;river&gt;" in page.text
+    assert "gamma" in page.text
+    assert f"elmo probe wsd {data}/train.data.xml" in page.text
+    # Three studies have no runs, and one word no occurrences.
+    assert len(page.missing) == 4
+    assert any("zebra" in note for note in page.missing)
+    names = {path.stem for path in (tmp_path / "saved").glob("*.csv")}
+    assert names >= {"tasks", "weights", "pos", "wsd", "pairs", "neighbours-1", "polysemy-bank"}
+
+
+def test_what_is_missing_leaves_a_note_and_the_rest_is_made(tmp_path, data, model_folder):
+    for name in ("text.txt", "train.data.xml", "pairs.json"):
+        (data / name).unlink()
+    (data / "glove.txt").unlink()
+    report(model_folder, "--data", data, "-o", tmp_path / "r.html")
+    page = Page(tmp_path / "r.html")
+    assert len(page.headings) == 9
+    assert sum(name in note for note in page.missing for name in ("text.txt", "train.data.xml", "pairs.json")) == 4
+    assert "layer 2" in page.text  # the tags' probe
+
+
+def test_a_damaged_file_leaves_a_note(tmp_path, data, model_folder):
+    (data / "pos.conllu").write_text("1\tonly\ttwo\n\n")
+    report(model_folder, "--data", data, "-o", tmp_path / "r.html")
+    assert any("pos.conllu, line" in note or "pos.conllu" in note for note in Page(tmp_path / "r.html").missing)
+
+
+def test_runs_of_another_model_are_not_shown(tmp_path, data, model_folder):
+    runs = tmp_path / "runs"
+    write_result(runs / "pos" / "elmo" / "seed-0", 85.0)
+    (runs / "study.json").write_text(json.dumps({"model": "another"}))
+    report(model_folder, "--data", data, "--runs", runs, "-o", tmp_path / "r.html")
+    assert any("another model" in note for note in Page(tmp_path / "r.html").missing)
+
+
+def test_nothing_at_all(tmp_path, model_folder):
+    (tmp_path / "empty").mkdir()
+    report(model_folder, "--data", tmp_path / "empty", "-o", tmp_path / "r.html")
+    page = Page(tmp_path / "r.html")
+    assert len(page.missing) == len(page.headings) == 9
+    assert re.search(r"there is no file .*simplewiki", page.text)
+
+
+def test_an_index_in_place_of_the_corpus(tmp_path, data, model_folder):
+    pytest.importorskip("lancedb")
+    from elmokit import Elmo
+    from elmokit.analysis.index import ContextIndex
+
+    ContextIndex.build(Elmo.from_pretrained(model_folder), [data / "text.txt"], tmp_path / "i")
+    (data / "text.txt").unlink()
+    report(model_folder, "--data", data, "--index", tmp_path / "i", "-o", tmp_path / "r.html")
+    assert "words compared" in Page(tmp_path / "r.html").text
