@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from test_probe_senses import bank, corpus
 from test_study import write_result
 
 HERE = Path(__file__).parent
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 @pytest.fixture
@@ -152,3 +155,15 @@ def test_an_index_in_place_of_the_corpus(tmp_path, data, model_folder):
     (data / "text.txt").unlink()
     report(model_folder, "--data", data, "--index", tmp_path / "i", "-o", tmp_path / "r.html")
     assert "words compared" in Page(tmp_path / "r.html").text
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+def test_a_browser_has_nothing_to_complain_of(tmp_path, data, model_folder):
+    report(model_folder, "--data", data, "-o", tmp_path / "r.html")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    flags += ["--enable-logging=stderr", f"--user-data-dir={tmp_path / 'profile'}"]
+    done = subprocess.run(
+        [BROWSER, *flags, "--dump-dom", (tmp_path / "r.html").as_uri()], capture_output=True, text=True, timeout=60
+    )
+    assert "What the layers of" in done.stdout
+    assert "CONSOLE" not in done.stderr  # the page's policy allows no request: one would be told here
