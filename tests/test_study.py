@@ -243,6 +243,17 @@ def test_data_that_is_not_right(tmp_path, data):
         open_data(data / "absent")
 
 
+def test_layouts(tmp_path, data):
+    assert list(open_data(data).tasks) == ["pos", "ner"]
+    assert set(open_data(data, "ko").tasks) == {"sentiment", "pos"}
+    assert "squad" in open_data(data, "en").tasks
+    own = tmp_path / "own.toml"
+    own.write_text("corpus = 'a.txt'\n")
+    assert open_data(data, str(own)).corpus == str(data / "a.txt")
+    with pytest.raises(ValueError, match="layout: expected en or ko or a file, found 'kr'"):
+        open_data(data, "kr")
+
+
 def test_tasks_without_their_files_are_left_out(tmp_path, data):
     (data / "ner.conll").unlink()
     found = open_data(data)

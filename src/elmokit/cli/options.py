@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,6 +19,11 @@ Model = Annotated[
 Tokeniser = Annotated[
     str | None,
     typer.Option(help="whitespace (the text is tokenised), words or korean; by default the model's own."),
+]
+Data = Annotated[Path, typer.Option(help="A folder with a study.toml, or laid out as the project's data pack is.")]
+Layout = Annotated[
+    str | None,
+    typer.Option(help="Which files are for what: a file like study.toml, or en or ko of the data pack."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; by default what torch chooses.")]

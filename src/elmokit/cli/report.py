@@ -7,15 +7,14 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.options import Threads, use_threads
+from elmokit.cli.options import Data, Layout, Threads, use_threads
 
 
 def report(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model as for `elmo embed -m`.")],
     *,
-    data: Annotated[
-        Path, typer.Option(help="A folder with study.toml, or laid out as docs/guides/study.md says.")
-    ],
+    data: Data,
+    layout: Layout = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
     runs: Annotated[
         Path | None, typer.Option(help="What `elmo study` has done with this model, for the tables of tasks.")
@@ -46,6 +45,8 @@ def report(
 
     `elmo report en-small --data DATA --runs runs -o report.html`
 
+    `elmo report ko-small --data DATA --layout ko -o ko.html`
+
     `elmo report my-model --data my-data --limit 2000 -o quick.html`
     """
     use_threads(threads)
@@ -61,7 +62,8 @@ def report(
     plan = ReportPlan(
         model,
         str(data),
-        open_data(data),
+        open_data(data, layout),
+        layout=layout,
         runs=runs,
         index=index,
         contexts=contexts,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from elmokit.cli.options import AsJson, Model
+from elmokit.cli.options import AsJson, Data, Layout, Model
 
 if TYPE_CHECKING:
     from elmokit.analysis.exhibit import Exhibit
@@ -32,9 +32,7 @@ def study(
         ),
     ],
     *,
-    data: Annotated[
-        Path, typer.Option(help="A folder with study.toml, or laid out as docs/guides/study.md says.")
-    ],
+    data: Data,
     model: Model,
     out: Annotated[Path, typer.Option("--out", "-o", help="The runs' folder; studies of one model share it.")],
     tasks: Annotated[
@@ -45,6 +43,7 @@ def study(
     shares: Annotated[
         str, typer.Option(help="samples: of the training data, with commas between.")
     ] = "0.001,0.01,0.1,1",
+    layout: Layout = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Runs at a time, one thread each; the cores by default.")
     ] = None,
@@ -77,7 +76,7 @@ def study(
     from elmokit.study.sweep import Sweep
 
     experiment = EXPERIMENTS[what]
-    found, sizes = open_data(data), read_shares(shares)
+    found, sizes = open_data(data, layout), read_shares(shares)
     chosen = found.choose(tasks.split(",") if tasks else None)
     if tasks is None and experiment.tasks is not None:
         chosen = [name for name in chosen if name in experiment.tasks]

@@ -1,4 +1,4 @@
-"""Which files of a folder the experiments use: its own study.toml, or the layout of pack.toml."""
+"""Which files of a folder the experiments use: its own study.toml, or the layout of the data pack."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from elmokit.config import build, read_toml, suggest
 from elmokit.tasks import TASKS
 
 OWN = "study.toml"
-PACK = Path(__file__).parent / "pack.toml"
+HERE = Path(__file__).parent
+PACKS = {"en": HERE / "pack-en.toml", "ko": HERE / "pack-ko.toml"}
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,19 @@ class StudyData:
         return [n for n in self.tasks if not missing(self.tasks[n].train, self.tasks[n].dev)]
 
 
-def open_data(folder: str | Path) -> StudyData:
+def open_data(folder: str | Path, layout: str | None = None) -> StudyData:
+    """
+    layout  a file like study.toml in place of the folder's own, or en or ko: the data pack's. By default the
+            folder's own, else en.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder: --data expects one with {OWN}, or laid out as the guide says")
-    path = folder / OWN if (folder / OWN).is_file() else PACK
+    path = PACKS.get(layout, Path(layout)) if layout else folder / OWN
+    if layout is None and not path.is_file():
+        path = PACKS["en"]
+    if not path.is_file():
+        raise ValueError(f"layout: expected {' or '.join(PACKS)} or a file, found {layout!r}")
     table = read_toml(path)
     tasks = table.pop("tasks", {})
     if not isinstance(tasks, dict):

@@ -32,6 +32,7 @@ class ReportPlan:
     model: str
     folder: str  # of the data, as it was given: for the commands
     data: StudyData
+    layout: str | None = None  # as it was given
     runs: Path | None = None  # what `elmo study` has done
     index: Path | None = None  # of contexts, in place of reading the corpus
     contexts: int = 200_000  # words of the corpus that are compared, where there is no index
@@ -85,7 +86,8 @@ def _command(*parts: object) -> str:
 def _study(plan: ReportPlan, elmo: Elmo, name: str) -> Section:
     heading, text = STUDIES[name]
     runs = plan.runs or Path("runs")
-    command = _command("study", name, "--data", plan.folder, "-m", plan.model, "--out", runs)
+    given = ("--layout", plan.layout) if plan.layout else ()
+    command = _command("study", name, "--data", plan.folder, *given, "-m", plan.model, "--out", runs)
     try:
         exhibits = _study_exhibits(plan, elmo, name)
     except ValueError as error:
