@@ -91,7 +91,7 @@ def measure(elmo: Elmo, run: Path, language: str, data: Path, console: Console) 
         }
     else:
         console.print("reviews")
-        text = probe_text(elmo, data / "nsmc/ratings_train.txt.xz", data / "nsmc/ratings_dev.txt", limit=20_000)
+        text = probe_text(elmo, data / "nsmc/ratings_train.txt.xz", data / "nsmc/ratings_dev.txt")
         facts["reviews"] = dataclasses.asdict(text)
     return facts
 
