@@ -219,7 +219,9 @@ def main() -> None:
     write_file(docs / "card.md", model.card.encode())
     shutil.copy(run / "curve.png", docs / "curve.png")
     settings = json.loads((run / RUN).read_bytes())
-    settings["sources"] = [Path(source).name for source in settings["sources"]]  # not where they lay on this machine
+    settings["sources"] = [
+        Path(source).name for source in settings["sources"]
+    ]  # not where they lay on this machine
     write_file(docs / "run.json", json.dumps(settings, indent=1).encode())
     console.print(model.card, markup=False, highlight=False)
     console.print({path.name: f"{path.stat().st_size / 1e6:.2f} MB" for path in sorted(target.iterdir())})
