@@ -92,7 +92,7 @@ def _study(plan: ReportPlan, elmo: Elmo, name: str) -> Section:
         exhibits = _study_exhibits(plan, elmo, name)
     except ValueError as error:
         return Section(heading, text, missing=f"Not made: {error}.", command=command)
-    note = "" if exhibits else f"No runs of it are in {runs}: the command below does them, and the page again."
+    note = "" if exhibits else f"Not run yet. The command below does it; then make the page with --runs {runs}."
     return Section(heading, text, exhibits, note, command)
 
 
