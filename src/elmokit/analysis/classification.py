@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from elmokit.analysis.exhibit import Exhibit, draw_bars, layer_name, percent
+from elmokit.analysis.exhibit import Exhibit, draw_probe, layer_name, percent
 from elmokit.analysis.layers import Report, sample, sentence_vectors, silent
 from elmokit.analysis.linear import L2, Features, fit
 from elmokit.config import suggest
@@ -42,7 +42,6 @@ class TextProbeResult:
         names = [*map(layer_name, range(len(self.by_layer))), "all layers side by side"]
         scores = [percent(accuracy) for accuracy in (*self.by_layer, self.concatenated)]
         baselines = {"the most frequent class": percent(self.baseline)}
-        ticks = [name.replace(" (", "\n(").replace(" side", "\nside", 1) for name in names]
         return Exhibit(
             name="text",
             title="Classes of sentences, by layer",
@@ -53,14 +52,7 @@ class TextProbeResult:
                 f"{self.dev_examples:,} to test",
                 f"the mean of a sentence's vectors; logistic regression, L2 penalty {self.l2:g}, seed {self.seed}",
             ),
-            draw=lambda figure: draw_bars(
-                figure,
-                ticks,
-                {"linear probe": scores},
-                xlabel="representation",
-                ylabel="accuracy (%)",
-                lines=baselines,
-            ),
+            draw=lambda figure: draw_probe(figure, names, scores, baselines),
         )
 
 

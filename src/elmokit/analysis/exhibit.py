@@ -274,6 +274,13 @@ def draw_bars(
         legend_below(figure, drawn)
 
 
+def draw_probe(figure: Any, names: Sequence[str], scores: Sequence[float], baselines: Mapping[str, float]) -> None:
+    """A linear probe's accuracy on every representation, the baselines as lines; long names in two lines."""
+    ticks = [re.sub(r" (?=\(|of |side by)", "\n", name, count=1) for name in names]
+    labels = {"xlabel": "representation", "ylabel": "accuracy (%)"}
+    draw_bars(figure, ticks, {"linear probe": scores}, lines=baselines, **labels)
+
+
 def plain(axes: Any, grid: str = "both") -> None:
     """A quiet grid behind the data, and no box around it."""
     axes.set_axisbelow(True)

@@ -31,7 +31,7 @@ from elmokit.analysis.index_files import (
     write_index,
 )
 from elmokit.analysis.layers import Report, silent
-from elmokit.embed.contexts import MarkedSentence, Near, word_vectors
+from elmokit.embed.contexts import MarkedSentence, Near, is_word, word_vectors
 from elmokit.embed.embedder import Elmo
 from elmokit.text.batches import windows
 from elmokit.text.corpus import BadLine, CorpusReader
@@ -46,11 +46,6 @@ class Rows(NamedTuple):
     sentences: NDArray[np.int64]  # where each one's sentence begins in sentences.jsonl
     places: NDArray[np.int64]
     cosines: NDArray[np.float64]
-
-
-def is_word(token: str) -> bool:
-    """Punctuation and numbers are no words."""
-    return any(letter.isalpha() for letter in token)
 
 
 def check_layers(elmo: Elmo, layers: Sequence[int] | None) -> tuple[int, ...]:

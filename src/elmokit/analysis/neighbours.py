@@ -42,10 +42,10 @@ class Neighbours:
         ]
         for layer, contexts in zip(self.layers, self.contexts):
             for rank, near in enumerate(contexts, 1):
-                rows.append((layer_name(layer), rank, near.sentence.word, near.cosine, _marked(near.sentence)))
+                rows.append((layer_name(layer), rank, near.sentence.word, near.cosine, near.sentence.marked))
         return Exhibit(
             name=f"neighbours-{number}",
-            title=_marked(self.query),
+            title=self.query.marked,
             paper="Table 4",
             columns=("source", "rank", "neighbour", "cosine", "its sentence"),
             rows=tuple(rows),
@@ -88,11 +88,6 @@ class Neighbours:
             "layers": by_layer,
             "compared": self.compared,
         }
-
-
-def _marked(sentence: MarkedSentence) -> str:
-    tokens = sentence.tokens
-    return " ".join([*tokens[: sentence.start], f"[{sentence.word}]", *tokens[sentence.end :]])
 
 
 def as_table(near: Near) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from elmokit.analysis.framework import POS, SenseCorpus
 from elmokit.analysis.layers import Report, sample, silent, watched
 from elmokit.analysis.pairs import read_pairs
 from elmokit.config import suggest
-from elmokit.embed.contexts import cosines, read_marked
+from elmokit.embed.contexts import MarkedSentence, cosines, read_marked
 from elmokit.embed.embedder import Elmo
 from elmokit.text.corpus import LineReader
 
@@ -45,11 +45,11 @@ class Occurrence(NamedTuple):
 
     @property
     def form(self) -> str:
-        return " ".join(self.tokens[self.start : self.end])
+        return MarkedSentence(self.tokens, self.start, self.end).word
 
     @property
     def sentence(self) -> str:
-        return " ".join([*self.tokens[: self.start], f"[{self.form}]", *self.tokens[self.end :]])
+        return MarkedSentence(self.tokens, self.start, self.end).marked
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmokit.analysis.exhibit import Exhibit, draw_bars, layer_name, pattern_note, percent
+from elmokit.analysis.exhibit import Exhibit, draw_probe, layer_name, pattern_note, percent
 from elmokit.analysis.layers import Report, mean_of_layers, sample, silent, token_vectors
 from elmokit.analysis.linear import L2, Features, fit
 from elmokit.embed.embedder import Elmo
@@ -59,21 +59,13 @@ class TagProbeResult:
         baselines = {"each word's most frequent tag": percent(self.baseline)}
         if self.vectors is not None:
             baselines = {"static word vectors": percent(self.vectors), **baselines}
-        ticks = [name.replace(" (", "\n(").replace(" of ", "\nof ") for name in names]
         return Exhibit(
             name="pos" if self.column.lower() == "upos" else f"tags-{self.column.lower()}",
             title="Parts of speech, by layer" if of_paper else f"Tags of column {self.column}, by layer",
             columns=("representation", "accuracy (%)"),
             rows=tuple(zip([*names, *baselines], [*scores, *baselines.values()])),
             notes=(*self._sizes(), *(self._patterns() if of_paper else ())),
-            draw=lambda figure: draw_bars(
-                figure,
-                ticks,
-                {"linear probe": scores},
-                xlabel="representation",
-                ylabel="accuracy (%)",
-                lines=baselines,
-            ),
+            draw=lambda figure: draw_probe(figure, names, scores, baselines),
             paper="Table 6" if of_paper else "",
         )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from elmokit.cli.options import Model, Threads, Tokeniser, use_threads
+from elmokit.cli.options import Model, OnBadLine, Split, Threads, Tokeniser, use_threads
 
 if TYPE_CHECKING:
     from elmokit.embed.job import EmbedJob, Summary
@@ -30,12 +30,8 @@ def embed(
     ] = "none",
     dtype: Annotated[Literal["float32", "float16"], typer.Option(help="float16 halves the file.")] = "float32",
     tokeniser: Tokeniser = None,
-    split: Annotated[
-        bool, typer.Option("--split", help="Lines are paragraphs: split them into sentences.")
-    ] = False,
-    on_bad_line: Annotated[
-        Literal["refuse", "skip", "replace"], typer.Option(help="What to do with a line that is not UTF-8.")
-    ] = "refuse",
+    split: Split = False,
+    on_bad_line: OnBadLine = "refuse",
     state: Annotated[
         Literal["zero", "carry", "warm"],
         typer.Option(help="What a sentence begins from: nothing, the one before it, or --warm-text."),

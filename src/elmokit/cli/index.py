@@ -6,12 +6,12 @@ import json
 import signal
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from elmokit.cli.options import AsJson, Model, Threads, Tokeniser, use_threads
-from elmokit.cli.probe import progress
+from elmokit.cli.exhibits import progress
+from elmokit.cli.options import AsJson, Model, OnBadLine, Split, Threads, Tokeniser, use_threads
 
 AROUND = 20  # tokens that a table shows before the word, and after it
 
@@ -36,17 +36,13 @@ def build(
     layers: Annotated[
         str, typer.Option(help="all, or numbers such as 0,2; each layer needs space of its own.")
     ] = ("all"),
-    split: Annotated[
-        bool, typer.Option("--split", help="Lines are paragraphs: split them into sentences.")
-    ] = False,
+    split: Split = False,
     limit: Annotated[int | None, typer.Option(min=1, help="Keep so many tokens at most, the first ones.")] = None,
     everything: Annotated[
         bool, typer.Option("--everything", help="Keep punctuation and numbers too, not only words.")
     ] = False,
     tokeniser: Tokeniser = None,
-    on_bad_line: Annotated[
-        Literal["refuse", "skip", "replace"], typer.Option(help="What to do with a line that is not UTF-8.")
-    ] = "refuse",
+    on_bad_line: OnBadLine = "refuse",
     threads: Threads = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an index that exists.")] = False,
 ) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from elmokit.cli.exhibits import Save, progress, save_exhibits
 from elmokit.cli.index import highlighted, read_layers
-from elmokit.cli.options import AsJson, Model, Threads, Tokeniser, use_threads
-from elmokit.cli.probe import Save, progress, save_exhibits
+from elmokit.cli.options import AsJson, Model, OnBadLine, Split, Threads, Tokeniser, use_threads
 
 if TYPE_CHECKING:
     from elmokit.analysis.neighbours import Neighbours
@@ -30,16 +30,12 @@ def neighbours(
     ] = None,
     layers: Annotated[str, typer.Option(help="all, or numbers such as 0,2.")] = "all",
     top: Annotated[int, typer.Option(min=1, help="So many neighbours of each kind.")] = 5,
-    split: Annotated[
-        bool, typer.Option("--split", help="Lines are paragraphs: split them into sentences.")
-    ] = False,
+    split: Split = False,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Look at so many words of --corpus at most, the first ones.")
     ] = None,
     tokeniser: Tokeniser = None,
-    on_bad_line: Annotated[
-        Literal["refuse", "skip", "replace"], typer.Option(help="What to do with a line that is not UTF-8.")
-    ] = "refuse",
+    on_bad_line: OnBadLine = "refuse",
     threads: Threads = None,
     as_json: AsJson = False,
     save: Save = None,
@@ -91,14 +87,15 @@ def neighbours(
         typer.echo(json.dumps({"model": model, **result.to_dict()}, ensure_ascii=False, indent=2))
     else:
         _print(result)
-    if save is not None:
-        save_exhibits([result.exhibit()], save)
+    save_exhibits([result.exhibit()], save)
 
 
 def _print(result: Neighbours) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
+
+    from elmokit.analysis.exhibit import layer_name
 
     query, console = result.query, Console()
     console.print(highlighted(query.tokens, query.start, query.end), highlight=False)
@@ -112,7 +109,7 @@ def _print(result: Neighbours) -> None:
             table.add_row(name, "", f"(no vector for {escape(query.word)})")
         table.add_section()
     for layer, contexts in zip(result.layers, result.contexts):
-        name = f"layer {layer}" + (" (context-free)" if layer == 0 else "")
+        name = layer_name(layer)
         for context in contexts:
             found = context.sentence
             table.add_row(name, f"{context.cosine:.3f}", highlighted(found.tokens, found.start, found.end))

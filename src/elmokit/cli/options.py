@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,6 +20,10 @@ Tokeniser = Annotated[
     str | None,
     typer.Option(help="whitespace (the text is tokenised), words or korean; by default the model's own."),
 ]
+OnBadLine = Annotated[
+    Literal["refuse", "skip", "replace"], typer.Option(help="What to do with a line that is not UTF-8.")
+]
+Split = Annotated[bool, typer.Option("--split", help="Lines are paragraphs: split them into sentences.")]
 Data = Annotated[Path, typer.Option(help="A folder with a study.toml, or laid out as the project's data pack is.")]
 Layout = Annotated[
     str | None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from elmokit.cli.options import AsJson, Threads, Tokeniser, use_threads
+from elmokit.cli.options import AsJson, OnBadLine, Split, Threads, Tokeniser, use_threads
 
 if TYPE_CHECKING:
     from elmokit.checkpoint import Checkpoint
@@ -34,13 +34,9 @@ def perplexity(
         Literal["carry", "zero"],
         typer.Option(help="What a sentence begins from: the one before it, as in training, or nothing."),
     ] = "carry",
-    split: Annotated[
-        bool, typer.Option("--split", help="Lines are paragraphs: split them into sentences.")
-    ] = False,
+    split: Split = False,
     tokeniser: Tokeniser = None,
-    on_bad_line: Annotated[
-        Literal["refuse", "skip", "replace"], typer.Option(help="What to do with a line that is not UTF-8.")
-    ] = "refuse",
+    on_bad_line: OnBadLine = "refuse",
     limit: Annotated[int | None, typer.Option(min=1, help="Read so many sentences at most.")] = None,
     threads: Threads = None,
     as_json: AsJson = False,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from elmokit.cli.exhibits import Save, progress, save_exhibits, show
 from elmokit.cli.options import AsJson, Model, Threads, Tokeniser, use_threads
-from elmokit.cli.probe import Save, progress, save_exhibits, show
 
 if TYPE_CHECKING:
     from elmokit.analysis.polysemy import Occurrence, PolysemyResult

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.options import Threads, use_threads
+from elmokit.cli.options import OnBadLine, Threads, use_threads
 from elmokit.cli.training import (
     CheckpointMinutes,
     Epochs,
@@ -15,7 +15,6 @@ from elmokit.cli.training import (
     HeldOut,
     HeldOutSentences,
     Hours,
-    OnBadLine,
     Out,
     Sentences,
     Settings,

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from elmokit.cli.exhibits import Save, progress, show
 from elmokit.cli.options import AsJson, Model, Threads, Tokeniser, use_threads
 
 if TYPE_CHECKING:
-    from elmokit.analysis.exhibit import Exhibit
-    from elmokit.analysis.layers import Report
+    pass
 
 probe = typer.Typer(
     name="probe",
@@ -37,10 +34,6 @@ Penalty = Annotated[float, typer.Option(help="The penalty on the probe's squared
 Vectors = Annotated[
     Path | None,
     typer.Option(help="Static word vectors (GloVe, word2vec, fastText; also .gz .xz) to compare with."),
-]
-Save = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Write the table (.csv, .json) and the figure (.png, .svg) to this folder."),
 ]
 
 
@@ -227,30 +220,6 @@ def _tags(
     show(result.exhibit(), facts, save, as_json)
 
 
-def show(exhibit: Exhibit, facts: Mapping[str, object], save: Path | None, as_json: bool) -> None:
-    """The exhibit, or the facts as JSON, on standard output; its files, if wanted, named on standard error."""
-    if as_json:
-        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
-    else:
-        from rich.console import Console
-
-        Console().print(exhibit.table())
-        for note in exhibit.notes:
-            typer.echo(note)
-    save_exhibits([exhibit], save)
-
-
-def save_exhibits(exhibits: Sequence[Exhibit], folder: Path | None) -> None:
-    """Write their files, if a folder was given, and say so on standard error."""
-    if folder is None:
-        return
-    for exhibit in exhibits:
-        for path in exhibit.write(folder):
-            typer.echo(f"wrote {path}", err=True)
-        for reason in exhibit.left_out():
-            typer.echo(f"{exhibit.name}: {reason}", err=True)
-
-
 def _named_scores(facts: dict[str, object]) -> dict[str, object]:
     """Named tuples are lists in JSON; here they keep their names."""
     from elmokit.analysis.senses import Score
@@ -261,20 +230,3 @@ def _named_scores(facts: dict[str, object]) -> dict[str, object]:
         return [named(each) for each in value] if isinstance(value, tuple) else value
 
     return {key: named(value) for key, value in facts.items()}
-
-
-@contextmanager
-def progress() -> Iterator[Report]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("reading", total=None)
-
-        def report(stage: str, done: int, total: int) -> None:
-            if bar.tasks[0].description != stage:
-                bar.reset(task, description=stage, total=total)  # a stage has a pace of its own
-            bar.update(task, completed=done, total=total)
-
-        yield report

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from elmokit.cli.exhibits import Save, progress, save_exhibits
 from elmokit.cli.options import Data, Layout, Threads, use_threads
 
 
@@ -31,9 +32,7 @@ def report(
         str, typer.Option(help="The sizes of `elmo study samples` that are drawn.")
     ] = "0.001,0.01,0.1,1",
     seed: Annotated[int, typer.Option(help="Which training sentences --limit chooses.")] = 0,
-    save: Annotated[
-        Path | None, typer.Option(help="Also every table and figure as csv, json, png and svg.")
-    ] = None,
+    save: Save = None,
     threads: Threads = None,
 ) -> None:
     """Every table and figure of the paper for a model: one page that needs no network, with its commands.
@@ -53,7 +52,6 @@ def report(
     import datetime
 
     from elmokit.atomic import write_file
-    from elmokit.cli.probe import progress
     from elmokit.embed.embedder import Elmo
     from elmokit.study.data import open_data
     from elmokit.study.experiments import read_shares
@@ -75,7 +73,5 @@ def report(
     with progress() as watching:
         page, exhibits = make_report(plan, elmo, datetime.date.today().isoformat(), watching)
     write_file(output, page.encode())
-    for exhibit in exhibits if save is not None else ():
-        assert save is not None
-        exhibit.write(save)
+    save_exhibits(exhibits, save)
     typer.echo(f"wrote {output}: {len(exhibits)} tables and figures", err=True)

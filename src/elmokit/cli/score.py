@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from elmokit.cli.options import Threads, Tokeniser, use_threads
+from elmokit.cli.options import OnBadLine, Threads, Tokeniser, use_threads
 
 if TYPE_CHECKING:
     from elmokit.pretrain.perplexity import Scores
@@ -27,9 +27,7 @@ def score(
         typer.Option(help="What a sentence begins from: nothing, or the one before it."),
     ] = "zero",
     tokeniser: Tokeniser = None,
-    on_bad_line: Annotated[
-        Literal["refuse", "skip", "replace"], typer.Option(help="What to do with a line that is not UTF-8.")
-    ] = "refuse",
+    on_bad_line: OnBadLine = "refuse",
     threads: Threads = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a line of JSON a sentence instead of columns.")

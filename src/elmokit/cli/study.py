@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from elmokit.cli.exhibits import Save, print_exhibit, save_exhibits
 from elmokit.cli.options import AsJson, Data, Layout, Model
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def study(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe, for every run.")
     ] = None,
     cache: Annotated[Path | None, typer.Option(help="Where the biLM's layers are kept.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Write tables and figures (csv, json, png, svg) here.")] = None,
+    save: Save = None,
     page: Annotated[
         Path | None, typer.Option(help="Put the tables into this Markdown page, each between its two marks.")
     ] = None,
@@ -132,8 +133,6 @@ def _run(sweep: Sweep, jobs: int) -> list[Measured]:
 
 
 def _show(exhibits: Sequence[Exhibit], save: Path | None, page: Path | None, as_json: bool) -> None:
-    from rich.console import Console
-
     from elmokit.study.experiments import put_into_page
 
     exhibits = [exhibit for exhibit in exhibits if exhibit.rows]
@@ -143,11 +142,8 @@ def _show(exhibits: Sequence[Exhibit], save: Path | None, page: Path | None, as_
         typer.echo(json.dumps([exhibit.facts() for exhibit in exhibits], ensure_ascii=False, indent=2))
     else:
         for exhibit in exhibits:
-            Console().print(exhibit.table())
-            for note in exhibit.notes:
-                typer.echo(note)
-    for exhibit in exhibits:
-        for path in exhibit.write(save) if save is not None else ():
-            typer.echo(f"wrote {path}", err=True)
-        if page is not None:
-            put_into_page(page, exhibit)
+            print_exhibit(exhibit)
+    save_exhibits(exhibits, save)
+    for exhibit in exhibits if page is not None else ():
+        assert page is not None
+        put_into_page(page, exhibit)

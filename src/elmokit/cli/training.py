@@ -32,9 +32,6 @@ Evaluations = Annotated[int, typer.Option(min=1, help="Measure held-out perplexi
 Sentences = Annotated[
     Literal["auto", "lines", "split"], typer.Option(help="A line is a sentence, or is split into sentences.")
 ]
-OnBadLine = Annotated[
-    Literal["refuse", "skip", "replace"], typer.Option(help="What to do with a line that is not UTF-8.")
-]
 Workers = Annotated[int, typer.Option(min=1, help="Processes that tokenise.")]
 CheckpointMinutes = Annotated[float, typer.Option(min=0, help="What kill -9 may lose, at most.")]
 

@@ -23,6 +23,15 @@ class MarkedSentence(NamedTuple):
     def word(self) -> str:
         return " ".join(self.tokens[self.start : self.end])
 
+    @property
+    def marked(self) -> str:
+        return " ".join([*self.tokens[: self.start], f"[{self.word}]", *self.tokens[self.end :]])
+
+
+def is_word(token: str) -> bool:
+    """Punctuation and numbers are no words."""
+    return any(letter.isalpha() for letter in token)
+
 
 def read_marked(elmo: Elmo, sentence: str) -> MarkedSentence:
     r"""'He sat on the [bank] .' -> its tokens and where the marked one is. \[ and \] are plain brackets.
@@ -67,7 +76,7 @@ def nearest(
     wanted /= np.linalg.norm(wanted) or 1.0
     found = []
     for tokens, vectors in zip(sentences, elmo.stream(sentences, layers=layer)):
-        words = [i for i, token in enumerate(tokens) if any(letter.isalpha() for letter in token)]
+        words = [i for i, token in enumerate(tokens) if is_word(token)]
         if list(tokens) == query.tokens or not words:
             continue
         near = vectors[words] @ wanted / np.maximum(np.linalg.norm(vectors[words], axis=-1), 1e-12)

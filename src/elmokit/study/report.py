@@ -56,10 +56,6 @@ def make_report(plan: ReportPlan, elmo: Elmo, date: str, report: Report = silent
     return page, [exhibit for section in sections for exhibit in section.exhibits]
 
 
-class _Absent(ValueError):
-    """The data for a section is not there."""
-
-
 def _guarded(
     heading: str, make: Callable[[ReportPlan, Elmo, Report], Section], plan: ReportPlan, elmo: Elmo, report: Report
 ) -> Section:
@@ -74,9 +70,9 @@ def _guarded(
 def _needs(what: str, *paths: str | None) -> None:
     absent = missing(*paths)
     if not paths or paths[0] is None:
-        raise _Absent(f"the data names no {what}")
+        raise ValueError(f"the data names no {what}")
     if absent:
-        raise _Absent(f"there is no file {absent[0]}")
+        raise ValueError(f"there is no file {absent[0]}")
 
 
 def _command(*parts: object) -> str:
@@ -130,7 +126,7 @@ STUDIES = {
 def _neighbours(plan: ReportPlan, elmo: Elmo, report: Report) -> Section:
     data = plan.data
     if not data.queries:
-        raise _Absent("the data has no queries, sentences with a [marked] word")
+        raise ValueError("the data has no queries, sentences with a [marked] word")
     vectors = data.vectors if data.vectors and not missing(data.vectors) else None
     exhibits = []
     index = None if plan.index is None else ContextIndex.open(plan.index)
@@ -164,7 +160,7 @@ def _neighbours(plan: ReportPlan, elmo: Elmo, report: Report) -> Section:
 def _senses(plan: ReportPlan, elmo: Elmo, report: Report, corpus: list[SenseCorpus]) -> Section:
     senses = plan.data.senses
     if senses is None:
-        raise _Absent("the data has no [senses], a sense-tagged corpus")
+        raise ValueError("the data has no [senses], a sense-tagged corpus")
     _needs("sense-tagged corpus", senses.train, *senses.tests, senses.index)
     first = None if senses.index is None else read_wordnet_index(senses.index)
     corpus.append(read_senses(senses.train))
@@ -186,7 +182,7 @@ def _senses(plan: ReportPlan, elmo: Elmo, report: Report, corpus: list[SenseCorp
 def _tags(plan: ReportPlan, elmo: Elmo, report: Report) -> Section:
     tags = plan.data.tags
     if tags is None:
-        raise _Absent("the data has no [tags], tagged sentences")
+        raise ValueError("the data has no [tags], tagged sentences")
     _needs("tagged sentences", tags.train, tags.dev)
     vectors = plan.data.vectors if plan.data.vectors and not missing(plan.data.vectors) else None
     result = probe_tags(
@@ -225,9 +221,9 @@ def _pairs(plan: ReportPlan, elmo: Elmo, report: Report) -> Section:
 def _words(plan: ReportPlan, elmo: Elmo, report: Report, corpus: list[SenseCorpus]) -> Section:
     senses, words = plan.data.senses, plan.data.words
     if not words:
-        raise _Absent("the data names no words")
+        raise ValueError("the data names no words")
     if senses is None:
-        raise _Absent("the data has no [senses], a sense-tagged corpus")
+        raise ValueError("the data has no [senses], a sense-tagged corpus")
     _needs("sense-tagged corpus", senses.train)
     tagged = corpus[0] if corpus else read_senses(senses.train)
     exhibits, without = [], []

@@ -1,7 +1,7 @@
 """Many runs of tasks, in parallel processes: what is done is not done again, what was begun is finished.
 
 OUT/TASK/VARIANT/seed-N is a run of `elmo task train`, with its log beside it. Sweeps share OUT: what one has done,
-another finds done. OUT/study.json says which model and data it is of.
+another finds done. OUT/study.json says of which model and recipe.
 
 Sample sizes: where a variant has a share of the training data, it trains longer on less, (1 / share) ^ (1/3) times
 the epochs and the patience of the recipe: as many epochs as on the whole would leave it untrained.
