@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from conftest import make_elmo
+from elmokit import Elmo
 from elmokit.embed.vectors import open_vectors
 
 
@@ -87,7 +88,9 @@ def test_a_polite_stop_loses_nothing_and_says_how_to_go_on(tmp_path, model_folde
     command += ["--batch-tokens", "16", "--threads", "1", "-o"]
     process = subprocess.Popen([*command, "out.h5"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     vectors = tmp_path / "out.h5.partial" / "vectors.bin"
-    while process.poll() is None and not (vectors.exists() and vectors.stat().st_size):
+    elmo = Elmo.from_pretrained(model_folder, batch_tokens=16)
+    window = elmo.window_tokens * elmo.layers * elmo.width * 4  # only whole windows are kept: wait for one
+    while process.poll() is None and not (vectors.exists() and vectors.stat().st_size > 2 * window):
         time.sleep(0.01)
     process.send_signal(number)
     message = process.communicate()[1]
