@@ -72,11 +72,24 @@ def test_other_settings_do_not_go_on_with_a_run(tmp_path):
         (["--set", "train.epoch=3"], "unknown key 'train.epoch'"),
         (["--recipe", "laptp"], "did you mean 'laptop'"),
         (["--layers", "first"], "expected all, last, mean or a layer's number"),
-        (["--limit", "3"], "is not among those of training"),
     ],
 )
 def test_what_a_user_may_get_wrong(tmp_path, arguments, error):
     elmo_task("train", "pos", "--train", DATA, "--dev", DATA, "-o", tmp_path / "run", *arguments, error=error)
+
+
+def test_a_label_of_dev_that_training_has_not_is_refused(tmp_path):
+    other = tmp_path / "other.conllu"
+    other.write_text(DATA.read_text().replace("\tNOUN\t", "\tTHING\t"))
+    arguments = ["--train", DATA, "--dev", other, "-o", tmp_path / "run", *QUICK]
+    elmo_task("train", "pos", *arguments, error="is not among those of training")
+
+
+def test_a_part_of_the_examples_has_all_the_labels(tmp_path):
+    elmo_task("train", "pos", "--train", DATA, "--dev", DATA, "-o", tmp_path / "run", "--limit", 1, *QUICK)
+    whole = PartsOfSpeech.labels_of(PartsOfSpeech.read(DATA))
+    assert json.loads((tmp_path / "run/best/task.json").read_text())["labels"] == whole
+    assert json.loads((tmp_path / "run/results.json").read_text())["examples"][0] == 1
 
 
 def test_labels_that_training_has_not_seen_are_missed_when_measured(tmp_path):

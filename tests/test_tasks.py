@@ -102,9 +102,10 @@ def test_the_loss_does_not_depend_on_padding(name):
     assert loss([one, two]) == pytest.approx(loss([two, one]), rel=1e-4)
 
 
+@pytest.mark.parametrize("average", [0.0, 0.9])
 @pytest.mark.parametrize("name", READY)
-def test_stopped_and_gone_on_with_it_is_the_same(name, tmp_path):
-    config = TrainConfig(epochs=3, patience=9, examples=4, learning_rate=0.01)
+def test_stopped_and_gone_on_with_it_is_the_same(name, average, tmp_path):
+    config = TrainConfig(epochs=3, patience=9, examples=4, learning_rate=0.01, average=average)
 
     def go(folder, stops):
         model, examples = fresh(name, elmo_dropout=0.5, word_dropout=0.2)
@@ -121,7 +122,10 @@ def test_stopped_and_gone_on_with_it_is_the_same(name, tmp_path):
     assert finished
     for key, tensor in whole.model.network.state_dict().items():
         assert torch.equal(tensor, second.model.network.state_dict()[key]), key
-    assert [e.loss for e in whole.epochs] == [e.loss for e in second.epochs]
+    assert [e[:3] for e in whole.epochs] == [e[:3] for e in second.epochs]
+    kept = [TaskModel.load(tmp_path / name / "best").network.state_dict() for name in ("whole", "run")]
+    for key, tensor in kept[0].items():
+        assert torch.equal(tensor, kept[1][key]), key
 
 
 @pytest.mark.parametrize("name", READY)
@@ -147,6 +151,42 @@ def test_an_empty_file_is_refused(name, tmp_path):
     (tmp_path / "empty").write_text("")
     with pytest.raises(ValueError, match="empty"):
         task_class(name).read(tmp_path / "empty")
+
+
+def test_the_mean_of_the_weights_is_what_is_measured_and_kept(tmp_path):
+    model, examples = fresh("pos")
+    at_steps = []
+    config = TrainConfig(epochs=1, examples=2, learning_rate=0.05, average=0.5)
+    network = model.network
+    named = {name: p for name, p in network.named_parameters() if p.requires_grad}
+    expected = {name: p.detach().double() for name, p in named.items()}
+
+    def follow(step):
+        at_steps.append(step)
+        share = min(0.5, (1 + len(at_steps)) / (10 + len(at_steps)))
+        for name, p in named.items():
+            expected[name] = share * expected[name] + (1 - share) * p.detach().double()
+
+    run = TaskRun(tmp_path / "run", model, examples, examples, config)
+    run.train(step=follow)
+    assert len(at_steps) == 5
+    kept = TaskModel.load(tmp_path / "run" / "best")
+    for name, mean in expected.items():
+        torch.testing.assert_close(kept.network.state_dict()[name].double(), mean, atol=1e-6, rtol=1e-6)
+    apart = max(float((mean - named[name].detach()).abs().max()) for name, mean in expected.items())
+    assert apart > 1e-3  # and it is not what the last step left
+    assert kept.task.metrics(kept.predict(examples), examples) == run.epochs[0].scores
+
+
+def test_a_run_of_before_a_setting_was_there_goes_on(tmp_path):
+    model, examples = fresh("pos")
+    config = TrainConfig(epochs=1)
+    TaskRun(tmp_path / "run", model, examples, examples, config)
+    path = tmp_path / "run" / "run.json"
+    table = json.loads(path.read_text())
+    del table["train"]["average"]
+    path.write_text(json.dumps(table))
+    assert TaskRun(tmp_path / "run", model, examples, examples, config).train()
 
 
 def test_an_unknown_task_is_answered_with_suggestions():

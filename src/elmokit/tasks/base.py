@@ -50,6 +50,9 @@ class TrainConfig:
     weight_decay: float = 0.0
     decay: float = 1.0  # the rate times so much after an epoch that did not improve
     clip_norm: float | None = 5.0
+    average: float = (
+        0.0  # the running mean of the weights is measured and kept: so much of the old a step; 0: none
+    )
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -60,6 +63,8 @@ class TrainConfig:
             raise ValueError(f"optimiser: expected adam, adamw, adadelta or sgd, found {self.optimiser!r}")
         if not 0 < self.decay <= 1:
             raise ValueError(f"decay: expected more than 0 and at most 1, found {self.decay}")
+        if not 0 <= self.average < 1:
+            raise ValueError(f"average: expected 0 or more and less than 1, found {self.average}")
 
 
 class Network(nn.Module, ABC):

@@ -51,9 +51,10 @@ def prepare_task(plan: TaskPlan, out: Path, report: Callable[[str], None] = lamb
     sizes, train_config = settings_of(kind, plan)
     report("reading the examples")
     held = kind.read(plan.train)
+    labels = kind.labels_of(held)  # of all, so that a part of the file has the same and dev's are known
     if plan.limit is not None and plan.limit < len(held):
         held = random.Random(0).sample(held, plan.limit)  # the same for every seed: one cache, comparable runs
-    task = kind(sizes, kind.labels_of(held))
+    task = kind(sizes, labels)
     examples, dev = task.training_examples(held), task.measured_examples(kind.read(plan.dev))
     sentences = [s for part in (examples, dev) for example in part for s in kind.sentences(example)]
     report("reading the vectors")

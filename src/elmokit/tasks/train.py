@@ -1,7 +1,7 @@
 """One training loop for all tasks, as a folder that can be stopped and gone on with.
 
 run.json         the settings
-last/            the epoch that was done last: weights, optimiser, how it stands
+last/            the epoch that was done last: weights, their running mean, optimiser, how it stands
 best/            the best epoch by the score on dev, as a TaskModel that predicts alone
 results.json     scores by epoch, the best, the learned layer weights, per-label table; curve.png
 
@@ -16,6 +16,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from torch import Tensor, nn
 from elmokit import __version__
 from elmokit.atomic import replacing_folder, write_file
 from elmokit.config import dump, parse_json
+from elmokit.tasks.average import WeightAverage
 from elmokit.tasks.base import Task, TrainConfig
 from elmokit.tasks.layer_cache import LayerCache
 from elmokit.tasks.model import TaskModel, batches, lengths
@@ -86,6 +88,7 @@ class TaskRun:
         self._files = files or {}
         self._parameters = [p for p in model.network.parameters() if p.requires_grad]
         self._optimiser = make_optimiser(self._parameters, config)
+        self._average = WeightAverage(model.network, config.average) if config.average else None
         self._open()
 
     def train(
@@ -100,11 +103,12 @@ class TaskRun:
             loss = self._train_epoch(step, stop)
             if loss is None:
                 return False
-            scores = self.evaluate()
-            self.epochs.append(Epoch(len(self.epochs) + 1, loss, scores, time.monotonic() - begun))
-            if self.best == self.epochs[-1]:
-                self.model.save(self.folder / BEST, overwrite=True)
-            elif self.config.decay < 1:
+            with self._average.in_place() if self._average else nullcontext():
+                scores = self.evaluate()
+                self.epochs.append(Epoch(len(self.epochs) + 1, loss, scores, time.monotonic() - begun))
+                if self.best == self.epochs[-1]:
+                    self.model.save(self.folder / BEST, overwrite=True)
+            if self.best != self.epochs[-1] and self.config.decay < 1:
                 for group in self._optimiser.param_groups:
                     group["lr"] *= self.config.decay
             self._save()
@@ -149,6 +153,8 @@ class TaskRun:
                 if self.config.clip_norm is not None:
                     nn.utils.clip_grad_norm_(self._parameters, self.config.clip_norm)
                 self._optimiser.step()
+                if self._average:
+                    self._average.update()
                 total += value * len(indices)
                 done += len(indices)
                 step(Step(number, done, len(self.examples), total / done))
@@ -192,6 +198,10 @@ class TaskRun:
             return
         table = parse_json(path.read_bytes(), path)
         table.pop("elmokit", None)
+        table["train"] = {
+            **dump(TrainConfig()),
+            **table["train"],
+        }  # what a run of before did not know: the default
         if table != json.loads(json.dumps(dump(config))):
             raise ValueError(
                 f"{self.folder} was begun with other settings: choose another name for these, or give those "
@@ -209,12 +219,20 @@ class TaskRun:
             {name[8:]: tensor for name, tensor in tensors.items() if name.startswith("network.")}
         )
         load_optimiser(self._optimiser, tensors, progress["rates"])
+        if self._average:
+            self._average.load(tensors, progress["averaged"])
         self.epochs = [Epoch(*row) for row in progress["epochs"]]
 
     def _save(self) -> None:
         tensors = {f"network.{name}": t.contiguous() for name, t in self.model.network.state_dict().items()}
         tensors |= optimiser_tensors(self._optimiser)
-        progress = {"epochs": self.epochs, "rates": [group["lr"] for group in self._optimiser.param_groups]}
+        progress: dict[str, Any] = {
+            "epochs": self.epochs,
+            "rates": [group["lr"] for group in self._optimiser.param_groups],
+        }
+        if self._average:
+            tensors |= self._average.tensors()
+            progress["averaged"] = self._average.steps
         with replacing_folder(self.folder / LAST, overwrite=True) as temporary:
             save_file(tensors, temporary / TENSORS)
             (temporary / PROGRESS).write_text(json.dumps(progress))
