@@ -1,4 +1,4 @@
-"""The running mean of a network's weights over its steps: what is measured and kept, steadier than any one step."""
+"""The running mean of a network's weights over its steps: measured and kept, it is steadier than any one step."""
 
 from __future__ import annotations
 
