@@ -69,8 +69,23 @@ def test_the_terminal_has_plain_text_and_two_decimals():
     text = console.file.getvalue()
     for part in ("Words <b> [bold] (Table 9 of the paper)", "[red]plain[/red]", "66.67", "1,234"):
         assert part in text
-    assert SHOWN.numeric(1)
-    assert not SHOWN.numeric(0)
+    assert [column.numeric for column in SHOWN.columns_shown()] == [False, True, True]
+
+
+def test_people_see_a_deviation_beside_what_it_is_of_and_a_terminal_only_what_it_has_room_for():
+    exhibit = Exhibit(
+        name="seeds",
+        title="Seeds",
+        columns=("task", "f1", "± f1", "minutes"),
+        rows=(("ner", 50.0, 0.25, 3), ("pos", 90.0, None, 2)),
+        brief=("task", "f1"),
+    )
+    assert "| ner | 50.00 ± 0.25 | 3 |\n| pos | 90.00 | 2 |" in exhibit.markdown()
+    console = Console(file=io.StringIO(), width=100)
+    console.print(exhibit.table())
+    assert "50.00 ± 0.25" in console.file.getvalue()
+    assert "minutes" not in console.file.getvalue()
+    assert exhibit.csv().splitlines()[:2] == ["task,f1,± f1,minutes", "ner,50.0,0.25,3"]
 
 
 def test_the_same_files_every_time(tmp_path):

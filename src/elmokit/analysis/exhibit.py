@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from elmokit.atomic import write_file
 
@@ -51,15 +51,23 @@ HANGUL_FONTS = (
 )
 
 
+class Shown(NamedTuple):
+    name: str
+    numeric: bool
+    cells: list[str]
+
+
 @dataclass(frozen=True)
 class Exhibit:
     """
     name     the stem of its files.
-    rows     one cell a column. Scores are per cent; None is an empty cell.
+    rows     one cell a column. Scores are per cent; None is an empty cell. A column whose name begins with ± is
+             the deviation of the one before it: people see both in one cell.
     notes    the data, sizes and seeds; whether what the paper found is found here.
     draw     fills a figure. It runs under this module's settings: plain text, no mathematics.
     paper    what it is in the paper, such as "Table 6".
     digits   decimals of the numbers that are shown; files have them all.
+    brief    the columns that a terminal has room for; by default all.
     """
 
     name: str
@@ -70,6 +78,7 @@ class Exhibit:
     draw: Draw | None = field(default=None, compare=False, repr=False)
     paper: str = ""
     digits: int = 2
+    brief: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[\w-][\w.-]*", self.name):
@@ -86,9 +95,19 @@ class Exhibit:
             return f"{cell:.{self.digits}f}"
         return cell if isinstance(cell, str) else f"{cell:,}"
 
-    def numeric(self, column: int) -> bool:
-        cells = [row[column] for row in self.rows if row[column] is not None]
-        return bool(cells) and not any(isinstance(cell, str) for cell in cells)
+    def columns_shown(self, brief: bool = False) -> list[Shown]:
+        """As people read it: deviations joined to what they are of."""
+        found: list[Shown] = []
+        for number, name in enumerate(self.columns):
+            cells = [row[number] for row in self.rows]
+            if name.startswith("±") and found:
+                joined = [f"{a} ± {b}" if b else a for a, b in zip(found[-1].cells, map(self.shown, cells))]
+                found[-1] = found[-1]._replace(cells=joined)
+            else:
+                there = [cell for cell in cells if cell is not None]
+                numeric = bool(there) and not any(isinstance(cell, str) for cell in there)
+                found.append(Shown(name, numeric, [self.shown(cell) for cell in cells]))
+        return [column for column in found if not (brief and self.brief) or column.name in self.brief]
 
     def table(self) -> Table:
         """For the terminal, by rich."""
@@ -97,18 +116,20 @@ class Exhibit:
 
         title = self.title + (f" ({self.paper} of the paper)" if self.paper else "")
         table = Table(title=escape(title), title_justify="left")
-        for number, column in enumerate(self.columns):
-            table.add_column(escape(column), justify="right" if self.numeric(number) else "left")
-        for row in self.rows:
-            table.add_row(*(escape(self.shown(cell)) for cell in row))
+        columns = self.columns_shown(brief=True)
+        for column in columns:
+            table.add_column(escape(column.name), justify="right" if column.numeric else "left")
+        for row in zip(*(column.cells for column in columns)):
+            table.add_row(*map(escape, row))
         return table
 
     def markdown(self) -> str:
         """A table of a Markdown page, with the notes below it."""
-        lines = ["| " + " | ".join(name.strip() for name in self.columns) + " |"]
-        lines.append("|" + "|".join("---:" if self.numeric(i) else "---" for i in range(len(self.columns))) + "|")
-        for row in self.rows:
-            lines.append("| " + " | ".join(self.shown(cell).replace("|", r"\|") for cell in row) + " |")
+        columns = self.columns_shown()
+        lines = ["| " + " | ".join(column.name for column in columns) + " |"]
+        lines.append("|" + "|".join("---:" if column.numeric else "---" for column in columns) + "|")
+        for row in zip(*(column.cells for column in columns)):
+            lines.append("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |")
         return "\n".join([*lines, "", *(f"{note}\n" for note in self.notes)])
 
     def csv(self) -> str:

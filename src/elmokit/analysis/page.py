@@ -170,14 +170,14 @@ def _exhibit(exhibit: Exhibit, place: str) -> str:
 
 
 def _table(exhibit: Exhibit) -> str:
-    kinds = [' class="number"' if exhibit.numeric(i) else "" for i in range(len(exhibit.columns))]
-    head = "".join(f'<th scope="col"{kind}>{_text(name)}</th>' for kind, name in zip(kinds, exhibit.columns))
+    columns = exhibit.columns_shown()
+    kinds = [' class="number"' if column.numeric else "" for column in columns]
+    head = "".join(f'<th scope="col"{kind}>{_text(column.name)}</th>' for kind, column in zip(kinds, columns))
     rows = []
-    for row in exhibit.rows:
-        cells = [f"<td{kind}>{_text(exhibit.shown(cell))}</td>" for kind, cell in zip(kinds, row)]
-        if row:
-            cells[0] = f'<th scope="row"{kinds[0]}>{_text(exhibit.shown(row[0]))}</th>'
-        rows.append("<tr>" + "".join(cells) + "</tr>")
+    for row in zip(*(column.cells for column in columns)):
+        first, *others = (f"{kind}>{_text(cell)}" for kind, cell in zip(kinds, row))
+        cells = "".join(f"<td{other}</td>" for other in others)
+        rows.append(f'<tr><th scope="row"{first}</th>{cells}</tr>')
     body = "\n".join(rows)
     kind = "scroll short" if len(rows) <= SHORT else "scroll"
     return (

@@ -75,6 +75,7 @@ def tasks_exhibit(results: Sequence[Measured], data: StudyData) -> Exhibit:
             )
         )
         drawn.append((task, without, with_elmo))
+    runs = [run for _, without, with_elmo in drawn for run in (*without, *with_elmo)]
     return Exhibit(
         name="tasks",
         title="The tasks with ELMo and without",
@@ -83,9 +84,9 @@ def tasks_exhibit(results: Sequence[Measured], data: StudyData) -> Exhibit:
             "task",
             "measured by",
             "baseline",
-            "±",
+            "± baseline",
             "+ ELMo",
-            "± ",
+            "± + ELMo",
             "gain",
             "errors gone, %",
             "the paper's, %",
@@ -94,15 +95,17 @@ def tasks_exhibit(results: Sequence[Measured], data: StudyData) -> Exhibit:
             "minutes a run, baseline",
             "minutes a run, + ELMo",
         ),
+        brief=("task", "measured by", "baseline", "+ ELMo", "gain", "errors gone, %", "the paper's, %"),
         rows=tuple(rows),
         notes=(
             "Baseline: static word vectors. + ELMo: the frozen biLM's layers mixed by learned weights, joined to "
             "them at the input. ± is the standard deviation over the seeds; a gain counts where it is more.",
             "The paper's reduction of errors is on other data, with a biLM of 94 M parameters: for scale.",
+            f"{len(runs)} runs, {sum(run.seconds for run in runs) / 3600:.1f} hours of one thread in all.",
             pattern_note(
                 "ELMo ahead in every task by more than the deviation",
                 bool(rows) and not behind,
-                f"ahead in {', '.join(ahead) or 'none'}; not in {', '.join(behind) or 'none'}",
+                f"ahead in {', '.join(ahead) or 'none'}" + (f"; not in {', '.join(behind)}" if behind else ""),
             ),
         ),
         draw=(lambda figure: _draw_gains(figure, drawn)) if drawn else None,
@@ -146,7 +149,7 @@ def _variants_exhibit(
         rows.append((data.task(task).title or task, *cells, min(len(found[name]) for name in present)))
         best.append(f"{task}: {LABELS[max(present, key=lambda each: mean(found[each]))]}")
         series[task] = [mean(found[v.name]) if v.name in found else 0.0 for v in variants]
-    columns = [c for n, v in enumerate(variants) for c in (LABELS[v.name], "±" + " " * n)]
+    columns = [c for v in variants for c in (LABELS[v.name], f"± {LABELS[v.name]}")]
     return Exhibit(
         name=name,
         title=title,
@@ -205,14 +208,14 @@ def samples_exhibit(results: Sequence[Measured], data: StudyData, shares: Sequen
         name="samples",
         title="Sample efficiency: the score by the size of the training set",
         paper="Figure 1",
-        columns=("task", "share, %", "examples", "baseline", "±", "+ ELMo", "± ", "gain", "seeds"),
+        columns=("task", "share, %", "examples", "baseline", "± baseline", "+ ELMo", "± + ELMo", "gain", "seeds"),
         rows=tuple(rows),
         notes=(
             "On a share of the data a run has (1 / share) ^ (1/3) times the recipe's epochs and patience.",
             pattern_note(
                 "ELMo above the baseline at every size",
                 bool(rows) and not below,
-                f"below at {', '.join(below) or 'none'}",
+                f"below at {', '.join(below)}" if below else f"{len(rows)} sizes",
             ),
         ),
         draw=(lambda figure: _draw_samples(figure, curves, epochs)) if curves else None,
