@@ -39,7 +39,7 @@ class Entailment(LabelTask[Pair]):
     summary = "entailment between sentences (SNLI, MultiNLI): ESIM (Chen et al. 2017)"
     settings_class = EsimSettings
     recipes: ClassVar = {
-        "laptop": (EsimSettings(), TrainConfig(epochs=8, patience=2, examples=64, decay=0.5)),
+        "laptop": (EsimSettings(), TrainConfig(epochs=8, patience=2, examples=64, decay=0.5, average=0.999)),
         "paper": (
             EsimSettings(cells=300, dropout=0.5),
             TrainConfig(epochs=40, patience=7, examples=32, learning_rate=4e-4, decay=0.5),

@@ -148,7 +148,10 @@ class NamedEntities(Task[Sentence]):
     metric = "f1"
     settings_class = NerSettings
     recipes: ClassVar = {
-        "laptop": (NerSettings(), TrainConfig(epochs=20, patience=4, examples=16, learning_rate=2e-3)),
+        "laptop": (
+            NerSettings(),
+            TrainConfig(epochs=20, patience=4, examples=16, learning_rate=2e-3, average=0.999),
+        ),
         # Peters et al. 2018, the appendix on NER: 16 wide characters and 128 filters of width three, biLSTMs of
         # 200 and 100 cells, variational dropout of both inputs, Adam at a constant 0.001, gradients cut at 5.
         # Its ELMo has lambda 0.1 and its word vectors (Senna, 50 wide) are tuned: those are InputConfig's. The

@@ -59,7 +59,7 @@ class Sentiment(LabelTask[Review]):
     settings_class = SentimentSettings
     # paper: sizes and phrases of McCann et al.; the rate is that of Peters et al. 2018.
     recipes: ClassVar = {
-        "laptop": (SentimentSettings(), TrainConfig(epochs=6, patience=2, examples=64, decay=0.5)),
+        "laptop": (SentimentSettings(), TrainConfig(epochs=6, patience=2, examples=64, decay=0.5, average=0.999)),
         "paper": (
             SentimentSettings(feedforward=300, cells=300, maxout=(1200, 600), pieces=4, dropout=0.2, phrases=None),
             TrainConfig(epochs=20, patience=5, examples=100, batch_tokens=16_384, learning_rate=1e-4),
