@@ -96,6 +96,38 @@ def test_antecedents_are_scored_as_if_each_pair_were_made_alone(monkeypatch):
         torch.testing.assert_close(scorer(g, mention, speakers), scores)
 
 
+@pytest.mark.parametrize(("chunk", "count"), [(1, 7), (80, 7), (16_000_000, 7), (80, 1), (80, 2)])
+def test_antecedents_and_gradients_are_those_of_the_joined_pairs(monkeypatch, chunk, count):
+    """The formula as the paper has it: one feed-forward network over [g_i ; g_j ; g_i * g_j ; features]."""
+    monkeypatch.setattr(mentions, "CHUNK", chunk)
+    torch.manual_seed(0)
+    scorer = AntecedentScorer(9, SMALL)
+    g, mention = torch.randn(count, 9, requires_grad=True), torch.randn(count, requires_grad=True)
+    speakers = torch.tensor([1, 0, 2, 1, 1, 2, 0])[:count]
+    learned = [g, mention, *scorer.parameters()]
+
+    i = torch.arange(count).unsqueeze(1)
+    back = torch.arange(1, 1 + max(1, min(4, count - 1)))
+    j = (i - back).clamp(min=0)  # [M, K]
+    unknown = (speakers[i] == 0) | (speakers[j] == 0)
+    same = torch.where(unknown, 0, torch.where(speakers[i] == speakers[j], 1, 2))
+    one, other = torch.broadcast_tensors(g.unsqueeze(1), g[j])
+    distance = scorer.distance.weight[back - 1].expand(count, -1, -1)
+    pairs = torch.cat([one, other, one * other, distance, scorer.speaker.weight[same]], dim=-1)
+    hidden = torch.relu(scorer.pair.second(torch.relu(scorer.pair.first(pairs))))
+    right = mention.unsqueeze(1) + mention[j] + scorer.pair.output(hidden).squeeze(-1)
+    right = right.masked_fill(i < back, -INF)
+
+    scores = scorer(g, mention, speakers)
+    torch.testing.assert_close(scores[:, 1:], right, atol=1e-5, rtol=1e-5)
+    clusters = torch.tensor([1, 2, 1, 1, 0, 2, 1])[:count]
+    found = torch.autograd.grad(antecedent_loss(scores, clusters), learned)
+    joined = torch.cat([torch.zeros(count, 1), right], dim=1)
+    wanted = torch.autograd.grad(antecedent_loss(joined, clusters), learned)
+    for ours, theirs in zip(found, wanted):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
 def test_distances_fall_into_the_papers_buckets():
     least = torch.tensor(mentions.BUCKETS)
     found = torch.bucketize(torch.tensor([1, 2, 4, 5, 7, 8, 15, 16, 63, 64, 250]), least, right=True) - 1
@@ -125,6 +157,22 @@ def test_clusters_follow_the_best_antecedents():
 
 
 # Segments
+
+
+def test_sentences_of_like_lengths_are_encoded_as_all_are_together():
+    network = model().network
+    lengths = torch.tensor([3, 9, 1, 0, 2, 9, 4])
+    mask = torch.arange(9) < lengths.unsqueeze(1)
+    x = torch.randn(7, 9, network.inputs.width, requires_grad=True)
+    learned = [x, *network.encoder.parameters()]
+    for count in (1, 3, 7):
+        there, token = x[:count], mask[:count]
+        ours, right = network._states(there, token), network.encoder(there, token)
+        torch.testing.assert_close(ours, right, atol=1e-5, rtol=1e-5)
+        weights = torch.randn_like(right)
+        gradients = (torch.autograd.grad((states * weights).sum(), learned) for states in (ours, right))
+        for one, other in zip(*gradients):
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
 
 
 def test_training_reads_a_window_and_prediction_all_by_segments():

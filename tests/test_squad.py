@@ -24,7 +24,6 @@ from elmokit.tasks.answers import (
     score_answers,
 )
 from elmokit.tasks.bidaf import BidafSettings, SpanScores, Trilinear, best_spans
-from elmokit.tasks.encoder import BiGRU
 from elmokit.tasks.inputs import InputConfig, WordTable
 from elmokit.tasks.model import TaskModel
 from elmokit.tasks.squad import QuestionAnswering
@@ -275,21 +274,6 @@ def test_trilinear_attention_is_a_product_with_all_three():
     )
     weights = torch.cat([layer.of_x.weight[0], layer.of_y.weight[0], layer.of_both])
     torch.testing.assert_close(layer(x, y), pairs @ weights)
-
-
-def test_the_bigru_is_torchs_own_over_each_text_alone():
-    ours, torchs = BiGRU(3, 4), torch.nn.GRU(3, 4, batch_first=True, bidirectional=True)
-    with torch.no_grad():
-        for name, parameter in ours.named_parameters():
-            parameter.uniform_(-1, 1)
-            side, _, rest = name.split(".")  # forwards.0.weight_ih_l0
-            torchs.get_parameter(rest + ("" if side == "forwards" else "_reverse")).copy_(parameter)
-    x, lengths = torch.randn(3, 6, 3), [6, 4, 0]
-    output = ours(x, torch.arange(6) < torch.tensor(lengths).unsqueeze(1))
-    for row, length in enumerate(lengths):
-        assert not output[row, length:].any()
-        if length:
-            torch.testing.assert_close(output[row, :length], torchs(x[row : row + 1, :length])[0][0])
 
 
 def test_a_token_does_not_see_itself():

@@ -3,7 +3,7 @@ attention between the texts from Seo et al. 2017), as Peters et al. 2018 used it
 
 One biGRU reads context and question; each token of the context sees the question, and the question's view of the
 context; a residual layer lets the context see itself; two biGRUs find where the answer starts, and where it ends.
-Of the paper's, two things are missing: a character CNN beside the word vectors, and averaged weights at test time.
+Of the paper's, one thing is missing: a character CNN beside the word vectors.
 
 Shapes: B questions, T tokens of the context, S tokens of the question, I inputs, H cells of a direction, D width
 of ELMo where it is at the output, J = 2H + D, C characters of the context.
@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from elmokit.tasks.attention import masked_softmax
 from elmokit.tasks.base import Batch, Network
-from elmokit.tasks.encoder import BiGRU, SharedDropout
+from elmokit.tasks.encoder import SharedDropout
+from elmokit.tasks.gru import BiGRU
 from elmokit.tasks.inputs import Padded, TokenInputs
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from elmokit.tasks.layer_cache import LayerCache
     from elmokit.tasks.model import TaskModel
 
+GROUPS = 4  # of a segment's sentences, by length
 Prediction = list[list[list[int]]]  # clusters of [start, end)
 
 
@@ -81,7 +82,7 @@ class CorefNetwork(Network):
         for first, last in self._segments(begin, end):
             offset = int(lengths[begin:first].sum())
             x, at_output, mask = self.inputs(rows(padded, first, last))
-            states = self.dropout(self.encoder(x, mask))
+            states = self.dropout(self._states(x, mask))
             if at_output is not None:
                 states = torch.cat([states, at_output], dim=-1)
             sentence = mask.nonzero()[:, 0]  # [N]
@@ -97,6 +98,19 @@ class CorefNetwork(Network):
         said_by = speakers[torch.tensor([start for start, _ in spans])]
         joined = torch.cat(mentions)
         return Scores(spans, joined, self.antecedents(torch.cat(vectors), joined, said_by), segments)
+
+    def _states(self, x: Tensor, mask: Tensor) -> Tensor:
+        """x [B, T, I], mask [B, T] -> [B, T, 2H]: sentences of like lengths are encoded together.
+
+        The longest sentence of a segment has several times the tokens of most: all of them padded to it would be
+        mostly padding.
+        """
+        lengths, order = mask.sum(dim=1).sort()
+        found = []
+        for group, longest in zip(order.chunk(GROUPS), (int(part[-1]) for part in lengths.chunk(GROUPS))):
+            states = self.encoder(x[group, :longest], mask[group, :longest])
+            found.append(nn.functional.pad(states, (0, 0, 0, x.shape[1] - longest)))
+        return torch.cat(found)[order.argsort()]
 
     def _segments(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
         """Rows of a document's sentences. The window in training is drawn from torch's generator, which the loop
@@ -170,7 +184,7 @@ class Coreference(Task[Document]):
     recipes: ClassVar = {
         "laptop": (
             CorefSettings(),
-            TrainConfig(epochs=30, patience=6, examples=1, learning_rate=1e-3, decay=0.7),
+            TrainConfig(epochs=30, patience=6, examples=1, learning_rate=1e-3, decay=0.7, average=0.999),
         ),
         # The paper lowers the rate by 0.1 % every 100 steps, whatever the score on dev is.
         "paper": (

@@ -1,4 +1,4 @@
-"""The bidirectional RNN that most tasks have, over padded sentences.
+"""The bidirectional LSTM that most tasks have, over padded sentences.
 
 Shapes: B sentences, T tokens, I inputs, H cells of a direction.
 """
@@ -9,21 +9,19 @@ import torch
 from torch import Tensor, nn
 
 
-class BiRNN(nn.Module):
+class BiLSTM(nn.Module):
     """x [B, T, I], mask [B, T] -> [B, T, 2H], zero where padded; what is padded changes nothing else.
 
     The second direction reads each sentence turned round, its padding still last: torch's packed sequences, whose
     backward pass is slow on a CPU, take twice as long and more.
     """
 
-    def __init__(
-        self, kind: type[nn.LSTM] | type[nn.GRU], inputs: int, cells: int, layers: int = 1, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, inputs: int, cells: int, layers: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
         self.width = 2 * cells
         widths = [inputs] + [self.width] * (layers - 1)
         self.forwards, self.backwards = (
-            nn.ModuleList(kind(width, cells, batch_first=True) for width in widths) for _ in range(2)
+            nn.ModuleList(nn.LSTM(width, cells, batch_first=True) for width in widths) for _ in range(2)
         )
         self.dropout = nn.Dropout(dropout)  # between layers
         for name, parameter in self.named_parameters():
@@ -34,7 +32,7 @@ class BiRNN(nn.Module):
                 nn.init.xavier_uniform_(parameter)
             else:
                 nn.init.zeros_(parameter)
-                if kind is nn.LSTM and "bias_ih" in name:
+                if "bias_ih" in name:
                     parameter.data[cells : 2 * cells] = 1.0  # the forget gate
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -47,16 +45,6 @@ class BiRNN(nn.Module):
             right, _ = backwards(x.gather(1, turned.expand_as(x)))
             x = torch.cat([left, right.gather(1, turned.expand_as(right))], dim=-1) * mask.unsqueeze(-1)
         return x
-
-
-class BiLSTM(BiRNN):
-    def __init__(self, inputs: int, cells: int, layers: int = 1, dropout: float = 0.0) -> None:
-        super().__init__(nn.LSTM, inputs, cells, layers, dropout)
-
-
-class BiGRU(BiRNN):
-    def __init__(self, inputs: int, cells: int, layers: int = 1, dropout: float = 0.0) -> None:
-        super().__init__(nn.GRU, inputs, cells, layers, dropout)
 
 
 def turns(mask: Tensor) -> Tensor:

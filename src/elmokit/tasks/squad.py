@@ -39,7 +39,9 @@ class QuestionAnswering(Task[Question]):
     recipes: ClassVar = {
         "laptop": (
             BidafSettings(),
-            TrainConfig(epochs=4, patience=2, examples=32, batch_tokens=6000, learning_rate=2e-3, decay=0.5),
+            TrainConfig(
+                epochs=4, patience=2, examples=32, batch_tokens=6000, learning_rate=2e-3, decay=0.5, average=0.999
+            ),
         ),
         "paper": (
             BidafSettings(cells=90, longest=800),
@@ -50,6 +52,7 @@ class QuestionAnswering(Task[Question]):
                 batch_tokens=36_000,
                 optimiser="adadelta",
                 learning_rate=1.0,
+                average=0.999,
             ),
         ),
     }

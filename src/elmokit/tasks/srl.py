@@ -76,7 +76,9 @@ class SemanticRoles(Task[Proposition]):
     recipes: ClassVar = {
         "laptop": (
             SrlSettings(),
-            TrainConfig(epochs=8, patience=2, examples=64, learning_rate=2e-3, decay=0.5, clip_norm=1.0),
+            TrainConfig(
+                epochs=8, patience=2, examples=64, learning_rate=2e-3, decay=0.5, clip_norm=1.0, average=0.999
+            ),
         ),
         # Adadelta's epsilon is torch's 1e-6, as the paper's.
         "paper": (
