@@ -1,7 +1,8 @@
 """What do cached layers save? A task's training with the biLM's layers from disk, and with the biLM run for every
 batch; batches take turns.
 
-    .venv/bin/python benchmarks/task_cache.py --train train.conll [--task ner] [--elmo en-small] [--batches 20]
+    .venv/bin/python benchmarks/task_cache.py --train train.conll [--task ner] [--elmo en-small] [--batches 20] \
+        [--examples 300] [--set layers=0]
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from elmokit.tasks import task_class
 from elmokit.tasks.inputs import InputConfig
 from elmokit.tasks.layer_cache import LayerCache
 from elmokit.tasks.model import TaskModel, batches
-from elmokit.tasks.prepare import word_table
+from elmokit.tasks.prepare import TaskPlan, settings_of, word_table
 
 
 def step(model: TaskModel, examples: list[Any], cache: LayerCache | None) -> float:
@@ -37,13 +38,17 @@ def main() -> None:
     parser.add_argument("--train", type=Path, required=True)
     parser.add_argument("--elmo", default="en-small", help="a model, or recipe:NAME for a fresh one")
     parser.add_argument("--batches", type=int, default=20)
+    parser.add_argument("--examples", type=int, help="the file's first; all by default")
+    parser.add_argument("--set", action="append", default=[], help="KEY=VALUE on top of recipe laptop")
     parser.add_argument("--threads", type=int)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads or torch.get_num_threads())
     kind = task_class(arguments.task)
-    settings, train = kind.recipes["laptop"]
-    examples = kind.read(arguments.train)
+    plan = TaskPlan(arguments.task, arguments.train, arguments.train, settings=tuple(arguments.set))
+    settings, train = settings_of(kind, plan)
+    examples = kind.read(arguments.train)[: arguments.examples]
     task = kind(settings, kind.labels_of(examples))
+    examples = task.training_examples(examples)
     source = arguments.elmo
     elmo = Elmo.from_recipe(source[7:]) if source.startswith("recipe:") else Elmo.from_pretrained(source)
     table = word_table(None, {token for e in examples for s in kind.sentences(e) for token in s})
