@@ -118,7 +118,8 @@ class Exhibit:
         table = Table(title=escape(title), title_justify="left")
         columns = self.columns_shown(brief=True)
         for column in columns:
-            table.add_column(escape(column.name), justify="right" if column.numeric else "left")
+            least = max(map(len, column.cells), default=1) if column.numeric else None  # numbers are not folded
+            table.add_column(escape(column.name), justify="right" if column.numeric else "left", min_width=least)
         for row in zip(*(column.cells for column in columns)):
             table.add_row(*map(escape, row))
         return table

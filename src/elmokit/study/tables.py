@@ -95,7 +95,7 @@ def tasks_exhibit(results: Sequence[Measured], data: StudyData) -> Exhibit:
             "minutes a run, baseline",
             "minutes a run, + ELMo",
         ),
-        brief=("task", "measured by", "baseline", "+ ELMo", "gain", "errors gone, %", "the paper's, %"),
+        brief=("task", "baseline", "+ ELMo", "gain", "errors gone, %", "the paper's, %"),
         rows=tuple(rows),
         notes=(
             "Baseline: static word vectors. + ELMo: the frozen biLM's layers mixed by learned weights, joined to "
