@@ -162,7 +162,7 @@ def test_table_1_by_hand(tmp_path, data, monkeypatch):
     assert row["+ ELMo"] == pytest.approx(86)
     assert row["± baseline"] == pytest.approx(statistics.stdev([80, 81, 82]))
     assert row["errors gone, %"] == pytest.approx(100 * 5 / 19)
-    assert row["the paper's, %"] == 21
+    assert row["paper's, %"] == 21
     assert "appears: ahead in pos, ner" in exhibit.notes[-1]
     assert exhibit.svg().startswith("<?xml")
     assert error_reduction(100, 100) == 0

@@ -89,13 +89,13 @@ def tasks_exhibit(results: Sequence[Measured], data: StudyData) -> Exhibit:
             "± + ELMo",
             "gain",
             "errors gone, %",
-            "the paper's, %",
+            "paper's, %",
             "seeds",
             "training examples",
             "minutes a run, baseline",
             "minutes a run, + ELMo",
         ),
-        brief=("task", "baseline", "+ ELMo", "gain", "errors gone, %", "the paper's, %"),
+        brief=("task", "baseline", "+ ELMo", "gain", "errors gone, %", "paper's, %"),
         rows=tuple(rows),
         notes=(
             "Baseline: static word vectors. + ELMo: the frozen biLM's layers mixed by learned weights, joined to "
