@@ -2,7 +2,7 @@
 batch; batches take turns.
 
     .venv/bin/python benchmarks/task_cache.py --train train.conll [--task ner] [--elmo en-small] [--batches 20] \
-        [--examples 300] [--set layers=0]
+        [--examples 300] [--set cells=0]
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ class WeightAverage:
     """mean <- share * mean + (1 - share) * weights after each step, of the weights that are trained.
 
     The share grows from near nothing to `share`, as (1 + step) / (10 + step): the beginning is forgotten soon.
+    torch's AveragedModel would copy the whole network, given vectors and biLM with it.
     """
 
     def __init__(self, network: nn.Module, share: float) -> None:
@@ -26,7 +27,8 @@ class WeightAverage:
     def update(self) -> None:
         self.steps += 1
         new = 1 - min(self.share, (1 + self.steps) / (10 + self.steps))
-        torch._foreach_lerp_(list(self._means.values()), list(self._weights.values()), new)
+        for name, mean in self._means.items():
+            mean.lerp_(self._weights[name], new)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
