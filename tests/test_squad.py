@@ -24,6 +24,7 @@ from elmokit.tasks.answers import (
     score_answers,
 )
 from elmokit.tasks.bidaf import BidafSettings, SpanScores, Trilinear, best_spans
+from elmokit.tasks.gru import BiGRU
 from elmokit.tasks.inputs import InputConfig, WordTable
 from elmokit.tasks.model import TaskModel
 from elmokit.tasks.squad import QuestionAnswering
@@ -264,6 +265,7 @@ def test_the_best_span_is_that_of_a_search_through_all(seed, count, limit):
 
 def test_trilinear_attention_is_a_product_with_all_three():
     layer, x, y = Trilinear(4), torch.randn(2, 3, 4), torch.randn(2, 5, 4)
+    torch.nn.init.normal_(layer.of_both)
     pairs = torch.cat(
         [
             x.unsqueeze(2).expand(2, 3, 5, 4),
@@ -274,6 +276,23 @@ def test_trilinear_attention_is_a_product_with_all_three():
     )
     weights = torch.cat([layer.of_x.weight[0], layer.of_y.weight[0], layer.of_both])
     torch.testing.assert_close(layer(x, y), pairs @ weights)
+
+
+@pytest.mark.parametrize("of_elmo", [0, 512])
+def test_before_anything_is_learned_a_word_finds_itself(of_elmo):
+    torch.manual_seed(0)
+    words = torch.randn(30, 100) * 0.4
+    read, attention = BiGRU(100, 64), Trilinear(128, of_elmo)
+    elmo = torch.randn(1, 30, of_elmo) * 0.3
+    there = torch.ones(1, 30, dtype=torch.bool)
+    order = torch.randperm(30)
+    with torch.no_grad():
+        x = torch.cat([read(words.unsqueeze(0), there), elmo], dim=-1)
+        y = torch.cat([read(words[order].unsqueeze(0), there), elmo[:, order]], dim=-1)  # among other neighbours
+        scores = attention(x, y)[0]
+    found = order[scores.argmax(dim=1)] == torch.arange(30)
+    assert found.sum() >= 27
+    assert scores.max() < 20  # soft enough to learn from
 
 
 def test_a_token_does_not_see_itself():

@@ -53,7 +53,7 @@ class BidafNetwork(Network):
         self.span = settings.span
         self.dropout = SharedDropout(settings.dropout)
         self.contextual = BiGRU(inputs.width, cells)
-        self.attention = Trilinear(joined)
+        self.attention = Trilinear(width, inputs.output_width)
         self.projection = nn.Linear(4 * joined, width)
         self.self_encoder = BiGRU(width, cells)
         self.self_attention = Trilinear(width)
@@ -132,15 +132,24 @@ def best_spans(scores: SpanScores, mask: Tensor, limit: int) -> Tensor:
 
 
 class Trilinear(nn.Module):
-    """w · [x ; y ; x * y] of each pair: x [B, T, I], y [B, S, I] -> [B, T, S], never [B, T, S, I]."""
+    """w · [x ; y ; x * y] of each pair: x [B, T, I], y [B, S, I] -> [B, T, S], never [B, T, S, I].
 
-    def __init__(self, inputs: int) -> None:
+    It begins as a dot product, so that a word of the question finds itself in the context before anything is
+    learned: from random signs, a few thousand questions do not teach that (docs/decisions.md). What an RNN puts
+    out is small, ELMo's numbers are not: theirs is scaled.
+    """
+
+    def __init__(self, of_rnn: int, of_elmo: int = 0) -> None:
+        """I = of_rnn + of_elmo, in this order."""
         super().__init__()
+        inputs = of_rnn + of_elmo
         self.of_x, self.of_y = nn.Linear(inputs, 1, bias=False), nn.Linear(inputs, 1, bias=False)
-        self.of_both = nn.Parameter(torch.empty(inputs))
+        self.of_both = nn.Parameter(torch.ones(inputs))
         bound = math.sqrt(6 / (3 * inputs + 1))  # Glorot's, of all three as one
-        for weight in (self.of_x.weight, self.of_y.weight, self.of_both):
+        for weight in (self.of_x.weight, self.of_y.weight):
             nn.init.uniform_(weight, -bound, bound)
+        if of_elmo:
+            nn.init.constant_(self.of_both[of_rnn:], 1 / math.sqrt(of_elmo))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         one: Tensor = self.of_x(x) + self.of_y(y).transpose(1, 2)
