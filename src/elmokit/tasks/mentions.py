@@ -24,7 +24,7 @@ from torch.nn.functional import embedding
 
 BUCKETS = (1, 2, 3, 4, 5, 8, 16, 32, 64)  # the least distance of each: 1, 2, 3, 4, 5-7, 8-15, 16-31, 32-63, 64+
 SPEAKERS = 3  # not known, the same, another
-CHUNK = 16_000_000  # numbers of a product of pairs that are held at once
+CHUNK = 2_000_000  # numbers of a product of pairs that are made at once: what a cache holds
 
 
 @dataclass(frozen=True)
