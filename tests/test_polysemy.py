@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -221,11 +220,20 @@ def test_command_in_json_and_korean(model_folder, tmp_path):
     assert facts["occurrences"][0]["sense"] is None
 
 
+def test_contexts_of_a_known_sense_among_those_of_a_text(model_folder, tmp_path):
+    text = write(tmp_path / "a.txt", "큰 배가 왔다\n배가 고프다\n")
+    facts = json.loads(run("배가", "-m", model_folder, "--senses", "ko", "--corpus", text, "--json").stdout)
+    senses = [occurrence["sense"] for occurrence in facts["occurrences"]]
+    assert senses[-2:] == [None, None]
+    assert set(senses[:-2]) == {"물 위를 다니는 탈것", "과일"}
+    assert facts["separation"] is not None  # of those that are known
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ((), "found none"),
-        (("--corpus", "a", "--senses", "b"), "found 2"),
+        (("--tagged", "a", "--senses", "b"), "found 2"),
         (("--tagged", "a", "--form", "b"), "--form goes with --corpus"),
         (("--corpus", "none.txt"), "no file none.txt"),
     ],
@@ -239,6 +247,6 @@ def test_help_has_examples():
 
 
 def test_the_bundled_sense_files():
-    for name, word in (("en.json", "bank"), ("ko.json", "배가")):
-        found = occurrences_in_pairs(Neighbours(), Path(__file__).parent / "senses" / name, word)
+    for name, word in (("en", "bank"), ("ko", "배가")):
+        found = occurrences_in_pairs(Neighbours(), name, word)
         assert len({occurrence.sense for occurrence in found}) == 2

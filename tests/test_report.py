@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from conftest import SENTENCES
+from elmokit.analysis.pairs import pairs_file
 from elmokit.cli import app
 from test_probe_senses import bank, corpus
 from test_study import write_result
@@ -29,7 +30,7 @@ def data(tmp_path):
     (folder / "pos.conllu").write_bytes((HERE / "tasks" / "pos.conllu").read_bytes())
     (folder / "text.txt").write_text("\n".join(SENTENCES), encoding="utf-8")
     (folder / "glove.txt").write_text("bank 1 0\nriver 0.9 0.1\nmoney 0 1\n")
-    pairs = json.loads((HERE / "senses" / "ko.json").read_text(encoding="utf-8"))
+    pairs = json.loads(pairs_file("ko").read_text(encoding="utf-8"))
     (folder / "pairs.json").write_text(json.dumps(pairs, ensure_ascii=False), encoding="utf-8")
     senses = ["bank%1:17:01::", "bank%1:14:00::"]
     corpus(folder, "train", [bank("the river", senses[0]), bank("her money", senses[1])] * 2)
@@ -122,6 +123,21 @@ def test_what_is_missing_leaves_a_note_and_the_rest_is_made(tmp_path, data, mode
     assert len(page.headings) == 9
     assert sum(name in note for note in page.missing for name in ("text.txt", "train.data.xml", "pairs.json")) == 4
     assert "layer 2" in page.text  # the tags' probe
+
+
+def test_without_a_tagged_corpus_words_are_looked_for_in_plain_text(tmp_path, model_folder):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "text.txt").write_text("큰 배가 왔다\n배가 고프다\n눈이 온다\n눈이 크다\n", encoding="utf-8")
+    (folder / "study.toml").write_text(
+        'corpus = "text.txt"\npairs = "ko"\nwords = ["배가", "크다", "온다"]', encoding="utf-8"
+    )
+    report(model_folder, "--data", folder, "-o", tmp_path / "r.html")
+    page = Page(tmp_path / "r.html")
+    assert f"배가&#x27; --corpus {folder}/text.txt --senses ko -m" in page.text
+    assert "과일" in page.text
+    assert "elmo probe pairs ko -m" in page.text
+    assert re.search(r"two occurrences or more of [^ ]*<span lang=.ko.>온다", page.text)
 
 
 def test_a_damaged_file_leaves_a_note(tmp_path, data, model_folder):

@@ -74,7 +74,7 @@ def measure(elmo: Elmo, run: Path, language: str, data: Path, console: Console) 
     )
     facts["pos"] = dataclasses.asdict(result)
     console.print("word pairs")
-    pairs = probe_pairs(elmo, ROOT / f"tests/senses/{language}.json")
+    pairs = probe_pairs(elmo, language)
     facts["pairs"] = {key: value for key, value in dataclasses.asdict(pairs).items() if key != "words"}
     if language == "en":
         console.print("word senses")
@@ -124,7 +124,7 @@ def write_card(name: str, run: Path, model: Checkpoint, facts: dict[str, Any]) -
             f"first sense of WordNet alone {100 * wsd['first_sense']['f1']:.1f}, "
             f"most frequent sense of SemCor {100 * wsd['most_frequent']['f1']:.1f}"
         )
-        data = "UD English EWT dev; SemCor to senseval2; tests/senses/en.json"
+        data = "UD English EWT dev; SemCor to senseval2; `elmo probe pairs en`"
     else:
         text = facts["reviews"]
         rows.append(f"| NSMC reviews, accuracy | {percent(text['by_layer'])} | |")
@@ -132,7 +132,7 @@ def write_card(name: str, run: Path, model: Checkpoint, facts: dict[str, Any]) -
             f"all layers side by side, for the reviews, {100 * text['concatenated']:.1f} "
             f"({text['train_examples']:,} for training)"
         )
-        data = "UD Korean Kaist dev; NSMC dev; tests/senses/ko.json"
+        data = "UD Korean Kaist dev; NSMC dev; `elmo probe pairs ko`"
     apart = [*pairs["told_apart"], pairs["told_apart_mean"]]
     rows.append(f"| words of two senses, told apart | {percent(apart)} |")
     rows.append(f"| their contexts, nearer to their own sense | {percent([*pairs['by_layer'], pairs['mean']])} |")

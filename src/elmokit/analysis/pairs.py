@@ -9,6 +9,8 @@ with two senses an entry and two contexts or more a sense. Each context is a que
 mean cosine to the other contexts of its sense is above that to the contexts of the other sense. A word is told
 apart if, over all its contexts, the mean cosine within senses is above that between them. Equal ones count half,
 so the token layer, which sees the word alone, has 50 % of both by construction.
+
+Two such files are bundled, 100 English words and 60 Korean ones, under the names en and ko.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from elmokit.embed.contexts import MarkedSentence, cosines, read_marked, word_ve
 from elmokit.embed.embedder import Elmo
 from elmokit.text.corpus import LineReader
 
+BUNDLED = Path(__file__).parent / "word_pairs"
 LIKE = 1e-6  # mean cosines that differ by less are equal
 
 
@@ -83,7 +86,17 @@ class PairsProbeResult:
         )
 
 
+def bundled(name: str | Path) -> bool:
+    return str(name) in {path.stem for path in BUNDLED.iterdir()}
+
+
+def pairs_file(name: str | Path) -> Path:
+    """A file, or one of the bundled by its name."""
+    return BUNDLED / f"{name}.json" if bundled(name) else Path(name)
+
+
 def probe_pairs(elmo: Elmo, path: str | Path) -> PairsProbeResult:
+    """A file's path, or en or ko: the bundled words."""
     pairs = read_pairs(path)
     marked = [_marked(elmo, pair, f"{path}, entry {i}") for i, pair in enumerate(pairs, start=1)]
     vectors = word_vectors(elmo, [sentence for sentences in marked for sentence in sentences])  # [S, L, D]
@@ -153,7 +166,7 @@ def _marked(elmo: Elmo, pair: SensePair, where: str) -> list[MarkedSentence]:
 
 
 def read_pairs(path: str | Path) -> list[SensePair]:
-    with LineReader(path) as lines:
+    with LineReader(pairs_file(path)) as lines:
         text = "\n".join(line.text for line in lines)
     try:
         entries = json.loads(text)

@@ -23,7 +23,8 @@ def polysemy(
         Path | None, typer.Option(metavar="TEXT", help="Plain text, also .gz .bz2 .xz .zst: senses unknown.")
     ] = None,
     senses: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="JSON with two senses a word, as of elmo probe pairs.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Two senses a word: JSON as of elmo probe pairs, or en or ko."),
     ] = None,
     tagged: Annotated[
         Path | None, typer.Option(metavar="XML", help="A sense-tagged corpus: X.data.xml, its keys beside it.")
@@ -49,11 +50,13 @@ def polysemy(
 
     `elmo polysemy bank --corpus text.txt.xz --form banks -m MODEL --save figures`
 
-    `elmo polysemy 배가 --senses senses.json -m MODEL --json`
+    `elmo polysemy 배가 --senses ko --corpus text.txt.xz -m ko-small --save figures`
     """
     sources = [source for source in (corpus, senses, tagged) if source is not None]
-    if len(sources) != 1:
-        raise ValueError(f"expected one of --corpus, --senses and --tagged, found {len(sources) or 'none'}")
+    if len(sources) != 1 and (not sources or tagged is not None):
+        raise ValueError(
+            f"expected --tagged, or --corpus or --senses or these two, found {len(sources) or 'none of them'}"
+        )
     if form and corpus is None:
         raise ValueError("--form goes with --corpus: the others say themselves where the word is")
     use_threads(threads)
@@ -63,9 +66,9 @@ def polysemy(
     elmo = Elmo.from_pretrained(model, tokeniser=tokeniser)
     with progress() as report:
         found = _occurrences(elmo, word, corpus, senses, tagged, form or [], limit, seed)
-        source = sources[0].name + (f", seed {seed}" if tagged else "")
+        source = " and ".join(source.name for source in sources) + (f", seed {seed}" if tagged else "")
         result = view_word(elmo, word, found, source=source, report=report)
-    facts = {"model": model, "file": str(sources[0]), "seed": seed, **_facts(result)}
+    facts = {"model": model, "files": [str(source) for source in sources], "seed": seed, **_facts(result)}
     show(result.exhibit(), facts, save, as_json)
     save_exhibits([result.listing()], save)
 
@@ -83,12 +86,11 @@ def _occurrences(
     from elmokit.analysis.framework import read_senses
     from elmokit.analysis.polysemy import occurrences_in_pairs, occurrences_in_tagged, occurrences_in_text
 
-    if corpus is not None:
-        return occurrences_in_text(elmo, corpus, word, forms=forms, limit=limit)
-    if senses is not None:
-        return occurrences_in_pairs(elmo, senses, word)
-    assert tagged is not None
-    return occurrences_in_tagged(read_senses(tagged), word, limit=limit, seed=seed)
+    if tagged is not None:
+        return occurrences_in_tagged(read_senses(tagged), word, limit=limit, seed=seed)
+    known = [] if senses is None else occurrences_in_pairs(elmo, senses, word)
+    unknown = [] if corpus is None else occurrences_in_text(elmo, corpus, word, forms=forms, limit=limit)
+    return known + unknown
 
 
 def _facts(result: PolysemyResult) -> dict[str, object]:

@@ -170,7 +170,12 @@ def text(
 
 @probe.command()
 def pairs(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON: words, their two senses, contexts of each.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="JSON: words, their two senses, contexts of each. Or en or ko: bundled ones."
+        ),
+    ],
     *,
     model: Model,
     tokeniser: Tokeniser = None,
@@ -182,7 +187,9 @@ def pairs(
 
     FILE is a list of `{"word": "bank", "senses": [{"gloss": "...", "contexts": ["the [bank] .", ...]}, {...}]}`.
 
-    Example:
+    Examples:
+
+    `elmo probe pairs ko -m ko-small`
 
     `elmo probe pairs senses.json -m MODEL`
     """

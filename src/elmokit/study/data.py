@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from elmokit.analysis.pairs import bundled
 from elmokit.config import build, read_toml, suggest
 from elmokit.tasks import TASKS
 
@@ -47,7 +48,7 @@ class StudyData:
     corpus: str | None = None  # plain text, for nearest contexts
     queries: tuple[str, ...] = ()  # sentences with a [marked] word, whose nearest contexts are looked for
     words: tuple[str, ...] = ()  # whose occurrences in the sense-tagged corpus are drawn
-    pairs: str | None = None  # words in two senses each, as `elmo probe pairs` reads
+    pairs: str | None = None  # words in two senses each, as `elmo probe pairs` reads; en, ko: the bundled ones
     tags: TagData | None = None
     senses: SenseData | None = None
 
@@ -103,7 +104,7 @@ def open_data(folder: str | Path, layout: str | None = None) -> StudyData:
         tasks={name: replace(t, train=here(t.train), dev=here(t.dev)) for name, t in read.items()},
         vectors=data.vectors and here(data.vectors),
         corpus=data.corpus and here(data.corpus),
-        pairs=data.pairs and here(data.pairs),
+        pairs=data.pairs and (data.pairs if bundled(data.pairs) else here(data.pairs)),
         tags=tags and replace(tags, train=here(tags.train), dev=here(tags.dev)),
         senses=senses
         and replace(

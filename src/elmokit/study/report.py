@@ -14,8 +14,8 @@ from elmokit.analysis.index import ContextIndex
 from elmokit.analysis.layers import Report, silent
 from elmokit.analysis.neighbours import corpus_neighbours, index_neighbours
 from elmokit.analysis.page import Section, render_page
-from elmokit.analysis.pairs import probe_pairs
-from elmokit.analysis.polysemy import occurrences_in_tagged, view_word
+from elmokit.analysis.pairs import pairs_file, probe_pairs, read_pairs
+from elmokit.analysis.polysemy import occurrences_in_pairs, occurrences_in_tagged, occurrences_in_text, view_word
 from elmokit.analysis.senses import SenseProbe, senses_exhibit
 from elmokit.analysis.tagging import probe_tags
 from elmokit.embed.contexts import read_marked
@@ -208,37 +208,53 @@ def _tags(plan: ReportPlan, elmo: Elmo, report: Report) -> Section:
 
 
 def _pairs(plan: ReportPlan, elmo: Elmo, report: Report) -> Section:
-    _needs("pairs, words in two senses", plan.data.pairs)
-    assert plan.data.pairs is not None
+    pairs = plan.data.pairs
+    _needs("pairs, words in two senses", pairs and str(pairs_file(pairs)))
+    assert pairs is not None
     return Section(
         "One word in two senses",
         "Is a word nearer to contexts of its own sense than to those of the other? Layer 0 cannot know.",
-        [probe_pairs(elmo, plan.data.pairs).exhibit()],
-        command=_command("probe", "pairs", plan.data.pairs, "-m", plan.model),
+        [probe_pairs(elmo, pairs).exhibit()],
+        command=_command("probe", "pairs", pairs, "-m", plan.model),
     )
 
 
 def _words(plan: ReportPlan, elmo: Elmo, report: Report, corpus: list[SenseCorpus]) -> Section:
-    senses, words = plan.data.senses, plan.data.words
-    if not words:
+    """From the sense-tagged corpus; where there is none, from plain text, with those of the pairs among them."""
+    data, senses = plan.data, plan.data.senses
+    if not data.words:
         raise ValueError("the data names no words")
-    if senses is None:
-        raise ValueError("the data has no [senses], a sense-tagged corpus")
-    _needs("sense-tagged corpus", senses.train)
-    tagged = corpus[0] if corpus else read_senses(senses.train)
-    exhibits, without = [], []
-    for word in words:
+    exhibits, without, commands = [], [], []
+    if senses is not None:
+        _needs("sense-tagged corpus", senses.train)
+        tagged = corpus[0] if corpus else read_senses(senses.train)
+    else:
+        _needs("sense-tagged corpus and no plain text", data.corpus)
+        known = set() if data.pairs is None else {pair.word for pair in read_pairs(data.pairs)}
+    for word in data.words:
+        given: tuple[str, ...]
         try:
-            found = occurrences_in_tagged(tagged, word, seed=plan.seed)
-            exhibits.append(view_word(elmo, word, found, source=tagged.name, report=report).exhibit())
+            if senses is not None:
+                given, source = ("--tagged", senses.train), tagged.name
+                found = occurrences_in_tagged(tagged, word, seed=plan.seed)
+            else:
+                assert data.corpus is not None
+                given, source = ("--corpus", data.corpus), Path(data.corpus).name
+                found = occurrences_in_text(elmo, data.corpus, word)
+                if data.pairs is not None and word in known:
+                    given = (*given, "--senses", data.pairs)
+                    found = occurrences_in_pairs(elmo, data.pairs, word) + found
+            exhibits.append(view_word(elmo, word, found, source=source, report=report).exhibit())
+            commands.append(_command("polysemy", word, *given, "-m", plan.model))
         except ValueError as error:
             without.append(str(error))
     return Section(
         "A word's occurrences",
-        "Each point is an occurrence, each colour a sense, in the two dimensions that show most of a layer.",
+        "Each point is an occurrence, each colour a sense where it is known, in the two dimensions that show most "
+        "of a layer.",
         exhibits,
         missing="; ".join(without),
-        command="\n".join(_command("polysemy", w, "--tagged", senses.train, "-m", plan.model) for w in words),
+        command="\n".join(commands),
     )
 
 
