@@ -142,6 +142,8 @@ def test_questions_about_a_text(tmp_path):
     question, *rest = shown.splitlines()
     assert question == "Who wrote it?"
     assert "\n".join(rest).replace("[", "").replace("]", "") == text.read_text().rstrip("\n")
+    asked = ["--context", text, "--question", "Who?", "--question", "Where?"]
+    assert len(elmo_task("predict", tmp_path / "run", *asked, "--json").splitlines()) == 2
     (tmp_path / "questions.txt").write_text("Who?\n\nWhere?\n")
     lines = elmo_task(
         "predict", tmp_path / "run", tmp_path / "questions.txt", "--context", text, "--json"

@@ -217,7 +217,9 @@ def predict(
     context: Annotated[
         Path | None, typer.Option(help="squad: a text to ask about; questions come from --question or FILE.")
     ] = None,
-    question: Annotated[str | None, typer.Option(help="squad: one question about --context.")] = None,
+    question: Annotated[
+        list[str] | None, typer.Option(help="squad: a question about --context; as often as you like.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
     tokeniser: Annotated[str, typer.Option(help="words, whitespace (the text is tokenised) or korean.")] = "words",
     threads: Threads = None,
@@ -238,9 +240,9 @@ def predict(
 
     trained, tokenise = _load(model), make_tokeniser(tokeniser).tokens
     if context is not None:
-        _answer(trained, context, question, file, tokenise, as_json)
+        _answer(trained, context, question or [], file, tokenise, as_json)
         return
-    if question is not None:
+    if question:
         raise ValueError("--question is asked about a text: give it by --context FILE")
     with LineReader(file) as reader:
         examples = [
@@ -264,9 +266,9 @@ def _tell(trained: TaskModel, example: Any, prediction: Any, as_json: bool) -> N
 
 
 def _answer(
-    trained: TaskModel, context: Path, question: str | None, file: str, tokenise: Any, as_json: bool
+    trained: TaskModel, context: Path, questions: list[str], file: str, tokenise: Any, as_json: bool
 ) -> None:
-    """One question, or one a line as they come: an answer is there before the next is asked."""
+    """These questions, or one a line as they come: an answer is there before the next is asked."""
     from elmokit.tasks.squad import QuestionAnswering
     from elmokit.text.corpus import LineReader
 
@@ -279,8 +281,9 @@ def _answer(
         example = QuestionAnswering.ask(text, asked, tokenise, str(context))
         _tell(trained, example, trained.predict([example])[0], as_json)
 
-    if question is not None:
+    for question in questions:
         answer(question)
+    if questions:
         return
     if file == "-" and sys.stdin.isatty():
         typer.echo("A question a line; end with Ctrl-D.", err=True)
