@@ -11,9 +11,13 @@ from typer.testing import CliRunner
 
 from elmokit.cli import app
 from elmokit.tasks import TASKS
+from elmokit.tasks.answers import exact_match
+from elmokit.tasks.cluster_scores import cluster_scores
+from elmokit.tasks.clusters import read_documents
 from elmokit.tasks.inputs import InputConfig, WordTable, make_mix
 from elmokit.tasks.pos import PartsOfSpeech
 from elmokit.tasks.prepare import TaskPlan, settings_of, word_table
+from elmokit.tasks.spans import overall, score_spans, spans_of
 
 DATA = Path(__file__).parent / "tasks" / "pos.conllu"
 QUICK = ["--set", "cells=8", "--set", "train.epochs=2", "--threads", "1"]
@@ -152,3 +156,59 @@ def test_questions_about_a_text(tmp_path):
     assert len(answers) == 2
     assert all(text.read_text()[a["start"] : a["end"]] == a["text"] for a in answers)
     elmo_task("predict", tmp_path / "run", "--question", "Who?", error="--context FILE")
+
+
+def evaluated(task: str, folder: Path, *settings: str) -> tuple[dict[str, float], Path]:
+    """A model that has hardly learned, its scores on its own fixture, and the file of what it found."""
+    data = next(path for path in DATA.parent.iterdir() if path.stem == task)
+    sizes = [part for setting in ("train.epochs=1", *settings) for part in ("--set", setting)]
+    elmo_task("train", task, "--train", data, "--dev", data, "--out", folder / task, "--threads", "1", *sizes)
+    found = folder / f"{task}.found"
+    shown = elmo_task("evaluate", folder / task, data, "--predictions", found, "--json")
+    return json.loads(shown)["scores"], found
+
+
+def test_answers_are_written_for_the_official_script(tmp_path):
+    scores, path = evaluated("squad", tmp_path, "cells=4")
+    answers = json.loads(path.read_text(encoding="utf-8"))
+    table = json.loads((DATA.parent / "squad.json").read_text(encoding="utf-8"))["data"]
+    asked = [q for article in table for paragraph in article["paragraphs"] for q in paragraph["qas"]]
+    assert set(answers) == {question["id"] for question in asked}
+    right = [max(exact_match(answers[q["id"]], a["text"]) for a in q["answers"]) for q in asked]
+    assert scores["em"] == pytest.approx(100 * sum(right) / len(right))
+
+
+def test_clusters_are_written_for_the_reference_scorer(tmp_path):
+    scores, path = evaluated(
+        "coref",
+        tmp_path,
+        "cells=16",
+        "hidden=16",
+        "train.epochs=30",
+        "train.patience=30",
+        "train.learning_rate=0.01",
+    )
+    found, there = read_documents(path), read_documents(DATA.parent / "coref.conll")
+    assert [document.sentences for document in found] == [document.sentences for document in there]
+    clusters = [[document.clusters or [] for document in documents] for documents in (found, there)]
+    muc = cluster_scores(*clusters, singletons=False)["muc"].scores()["f1"]
+    assert muc == pytest.approx(scores["muc"])
+    assert muc > 0
+
+
+def test_entities_are_written_for_conlleval(tmp_path):
+    scores, path = evaluated("ner", tmp_path, "train.epochs=15", "train.patience=15", "train.learning_rate=0.01")
+    rows = [line.split(" ") for line in path.read_text(encoding="utf-8").splitlines()]
+    ends = [i for i, row in enumerate(rows) if row == [""]]
+    sentences = [rows[a:b] for a, b in zip([0, *(end + 1 for end in ends)], ends)]
+    right, found = ([spans_of([row[column] for row in s]) for s in sentences] for column in (1, 2))
+    assert overall(score_spans(found, right).values()).scores()["f1"] == pytest.approx(scores["f1"])
+    assert scores["f1"] > 0
+
+
+def test_any_other_prediction_is_a_line_of_json(tmp_path):
+    _, path = evaluated("pos", tmp_path, "cells=8")
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert len(lines) == len(PartsOfSpeech.read(DATA))
+    assert all(len(line["prediction"]) == len(line["sentences"][0]) for line in lines)
+    assert lines[0]["where"].startswith("pos.conllu:")

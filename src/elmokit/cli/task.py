@@ -169,12 +169,22 @@ def evaluate(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Labelled examples in the task's own format.")],
     *,
     by_label: Annotated[bool, typer.Option("--by-label", help="Also a row a label.")] = False,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write what was found: as the official scorers of squad, coref, ner read it."
+        ),
+    ] = None,
     as_json: AsJson = False,
     threads: Threads = None,
 ) -> None:
     """A trained model's scores on a file.
 
-    Example: `elmo task evaluate ner-elmo test.conll --by-label`
+    Examples:
+
+    `elmo task evaluate ner-elmo test.conll --by-label`
+
+    `elmo task evaluate squad-elmo dev-v1.1.json --predictions found.json` (for evaluate-v1.1.py)
     """
     use_threads(threads)
     trained = _load(model)
@@ -183,13 +193,18 @@ def evaluate(
         trained.task.check(examples)
     except ValueError as error:
         typer.echo(f"note: {error}; such answers count as missed", err=True)
-    predictions = trained.predict(examples)
-    scores = trained.task.metrics(predictions, examples)
+    found = trained.predict(examples)
+    scores = trained.task.metrics(found, examples)
     ceilings = trained.task.ceilings(trained, examples)
-    rows = trained.task.by_label(predictions, examples)
+    rows = trained.task.by_label(found, examples)
+    if predictions is not None:
+        from elmokit.atomic import write_file
+
+        write_file(predictions, trained.task.predictions_file(found, examples).encode())
+        typer.echo(f"wrote {predictions}", err=True)
     if as_json:
-        found = {"task": trained.task.name, "scores": scores, "ceilings": ceilings, "by_label": rows}
-        typer.echo(json.dumps(found, ensure_ascii=False))
+        facts = {"task": trained.task.name, "scores": scores, "ceilings": ceilings, "by_label": rows}
+        typer.echo(json.dumps(facts, ensure_ascii=False))
         return
     for key, value in (scores | ceilings).items():
         typer.echo(f"{key:<12} {value:.2f}")

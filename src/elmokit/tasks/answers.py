@@ -82,6 +82,7 @@ class Question:
     question: Text
     answers: tuple[Answer, ...]  # as several people gave them; none where they are not known
     where: str
+    id: str = ""  # in its file
 
     def tokens_of_answer(self) -> Span | None:
         """[first, last) in the context, of the first answer: what is trained on."""
@@ -144,7 +145,7 @@ def _questions(table: Any, path: Path) -> Iterator[Question]:
                         f"are not read"
                     )
                 answers = tuple(dict.fromkeys(_answer(answer, text, where_asked) for answer in given))
-                yield Question(context, Text(question, tokeniser), answers, f"{path.name}:{name}")
+                yield Question(context, Text(question, tokeniser), answers, f"{path.name}:{name}", name)
 
 
 def _answer(table: Any, context: str, where: str) -> Answer:

@@ -8,6 +8,7 @@ Shapes: B examples, K sentences of an example, T tokens, L layers, D width of a 
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -150,6 +151,14 @@ class Task(ABC, Generic[E]):
     def by_label(self, predictions: Sequence[Any], examples: Sequence[E]) -> list[dict[str, Any]]:
         """A table: one row a label, for the results; empty where a task has none."""
         return []
+
+    def predictions_file(self, predictions: Sequence[Any], examples: Sequence[E]) -> str:
+        """What `elmo task evaluate --predictions` writes: as the official scorer reads it, where there is one."""
+        lines = [
+            {"where": example.where, "sentences": self.sentences(example), "prediction": prediction}
+            for example, prediction in zip(examples, predictions, strict=True)
+        ]
+        return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
     @classmethod
     @abstractmethod

@@ -221,6 +221,15 @@ class NamedEntities(Task[Sentence]):
     def example(cls, text: str, tokenise: Callable[[str], list[str]], where: str) -> Sentence:
         return Sentence(tokenise(text), None, where)
 
+    def predictions_file(self, predictions: Sequence[list[str]], examples: Sequence[Sentence]) -> str:
+        """Token, right tag, found tag, as conlleval reads them; no token has white space in it there."""
+        lines = []
+        for example, found in zip(examples, predictions, strict=True):
+            right = to_bio(example.entities or (), len(example.tokens))
+            tokens = ("_".join(token.split()) or "_" for token in example.tokens)
+            lines += [" ".join(row) for row in zip(tokens, right, found, strict=True)] + [""]
+        return "\n".join(lines) + "\n"
+
     @staticmethod
     def show(example: Sentence, prediction: list[str]) -> str:
         """[Barack Obama](person) visited [Seoul](location) ."""
