@@ -40,7 +40,7 @@ pre { background: var(--tint); border-radius: 6px; padding: .6rem .8rem; margin:
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .92rem; margin: .5rem 0; }
 th, td { padding: .3rem .75rem; border-bottom: 1px solid var(--rule); text-align: left; vertical-align: top; }
-tbody th { font-weight: normal; }
+tbody th { font-weight: normal; min-width: 6.5rem; }
 thead th { border-bottom: 2px solid var(--quiet); vertical-align: bottom; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
 figure { margin: 1rem 0; }

@@ -64,7 +64,7 @@ class PairsProbeResult:
             "words told apart": [percent(share) for share in (*self.told_apart, self.told_apart_mean)],
         }
         shares = [(score.word, [percent(s) for s in (*score.by_layer, score.mean)]) for score in self.words]
-        rows: list[tuple[Cell, ...]] = [(name, *values) for name, values in [*shares, *totals.items()]]
+        rows: list[tuple[Cell, ...]] = [(name, *values) for name, values in [*totals.items(), *shares]]
         above = [str(layer) for layer, share in enumerate(self.by_layer) if share > 0.5]
         return Exhibit(
             name="pairs",
