@@ -254,6 +254,13 @@ def test_layouts(tmp_path, data):
         open_data(data, "kr")
 
 
+def test_no_two_exhibits_of_all_experiments_share_a_name(tmp_path, data):
+    """Else one's table would take the other's place, in a page and among saved files."""
+    found = open_data(data)
+    names = [exhibit.name for e in EXPERIMENTS.values() for exhibit in e.exhibits([], found, [0.1, 1.0])]
+    assert len(names) == len(set(names)) >= 6
+
+
 def test_tasks_without_their_files_are_left_out(tmp_path, data):
     (data / "ner.conll").unlink()
     found = open_data(data)

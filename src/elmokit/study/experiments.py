@@ -45,7 +45,10 @@ EXPERIMENTS = {
     ),
     "placement": Experiment(
         lambda shares: PLACEMENT,
-        lambda results, data, shares: [placement_exhibit(results, data), weights_exhibit(results)],
+        lambda results, data, shares: [
+            placement_exhibit(results, data),
+            weights_exhibit(results, "placement-weights"),
+        ],
         THREE,
         1,
     ),

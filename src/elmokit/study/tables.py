@@ -222,7 +222,7 @@ def samples_exhibit(results: Sequence[Measured], data: StudyData, shares: Sequen
     )
 
 
-def weights_exhibit(results: Sequence[Measured]) -> Exhibit:
+def weights_exhibit(results: Sequence[Measured], name: str = "weights") -> Exhibit:
     """Figure 2: the learned layer weights of every task and place; the mean over the seeds."""
     shares: dict[tuple[str, str], list[tuple[list[float], float]]] = defaultdict(list)
     for result in results:
@@ -236,7 +236,7 @@ def weights_exhibit(results: Sequence[Measured]) -> Exhibit:
         means = [statistics.mean(s[layer] for s, _ in runs) for layer in range(layers)]
         rows.append((task, place, *means, statistics.mean(gamma for _, gamma in runs), len(runs)))
     return Exhibit(
-        name="weights",
+        name=name,
         title="The layer weights that the tasks learned",
         paper="Figure 2",
         columns=("task", "place", *(f"layer {layer}" for layer in range(layers)), "gamma", "runs"),
