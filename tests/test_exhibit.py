@@ -204,8 +204,8 @@ def test_texts_and_pairs():
     assert [row[1] for row in text.rows] == [70, 80, 90, 50]
     words = (PairScore("배", (0.5, 1.0), 0.75, 6),)
     pairs = PairsProbeResult((0.5, 1.0), 0.75, (0.5, 1.0), 1.0, 6, words).exhibit()
-    assert pairs.rows[0] == ("배", 50, 100, 75)
-    assert pairs.rows[-1] == ("words told apart", 50, 100, 100)
+    assert pairs.rows[-1] == ("배", 50, 100, 75)  # after the totals
+    assert pairs.rows[1] == ("words told apart", 50, 100, 100)
     assert "above it at layer 1." in pairs.notes[1]
     assert "at no layer" in PairsProbeResult((0.5, 0.4), 0.4, (0.5, 0.0), 0.0, 6, words).exhibit().notes[1]
     assert text.svg()
