@@ -200,7 +200,7 @@ def evaluate(
     if predictions is not None:
         from elmokit.atomic import write_file
 
-        write_file(predictions, trained.task.predictions_file(found, examples).encode())
+        write_file(predictions, trained.task.predictions_text(found, examples).encode())
         typer.echo(f"wrote {predictions}", err=True)
     if as_json:
         facts = {"task": trained.task.name, "scores": scores, "ceilings": ceilings, "by_label": rows}

@@ -47,7 +47,7 @@ class StudyData:
     vectors: str | None = None  # static word vectors: the baseline's x_k
     corpus: str | None = None  # plain text, for nearest contexts
     queries: tuple[str, ...] = ()  # sentences with a [marked] word, whose nearest contexts are looked for
-    words: tuple[str, ...] = ()  # whose occurrences in the sense-tagged corpus are drawn
+    words: tuple[str, ...] = ()  # whose occurrences are drawn, of the sense-tagged corpus or else the text
     pairs: str | None = None  # words in two senses each, as `elmo probe pairs` reads; en, ko: the bundled ones
     tags: TagData | None = None
     senses: SenseData | None = None

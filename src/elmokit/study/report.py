@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from elmokit import __version__
 from elmokit.analysis.exhibit import Exhibit
@@ -15,7 +16,13 @@ from elmokit.analysis.layers import Report, silent
 from elmokit.analysis.neighbours import corpus_neighbours, index_neighbours
 from elmokit.analysis.page import Section, render_page
 from elmokit.analysis.pairs import pairs_file, probe_pairs, read_pairs
-from elmokit.analysis.polysemy import occurrences_in_pairs, occurrences_in_tagged, occurrences_in_text, view_word
+from elmokit.analysis.polysemy import (
+    Occurrence,
+    occurrences_in_pairs,
+    occurrences_in_tagged,
+    occurrences_in_text,
+    view_word,
+)
 from elmokit.analysis.senses import SenseProbe, senses_exhibit
 from elmokit.analysis.tagging import probe_tags
 from elmokit.embed.contexts import read_marked
@@ -220,32 +227,16 @@ def _pairs(plan: ReportPlan, elmo: Elmo, report: Report) -> Section:
 
 
 def _words(plan: ReportPlan, elmo: Elmo, report: Report, corpus: list[SenseCorpus]) -> Section:
-    """From the sense-tagged corpus; where there is none, from plain text, with those of the pairs among them."""
-    data, senses = plan.data, plan.data.senses
-    if not data.words:
+    if not plan.data.words:
         raise ValueError("the data names no words")
+    find = _in_text(plan, elmo) if plan.data.senses is None else _in_tagged(plan, plan.data.senses.train, corpus)
     exhibits, without, commands = [], [], []
-    if senses is not None:
-        _needs("sense-tagged corpus", senses.train)
-        tagged = corpus[0] if corpus else read_senses(senses.train)
-    else:
-        _needs("sense-tagged corpus and no plain text", data.corpus)
-        known = set() if data.pairs is None else {pair.word for pair in read_pairs(data.pairs)}
-    for word in data.words:
-        given: tuple[str, ...]
+    for word in plan.data.words:
         try:
-            if senses is not None:
-                given, source = ("--tagged", senses.train), tagged.name
-                found = occurrences_in_tagged(tagged, word, seed=plan.seed)
-            else:
-                assert data.corpus is not None
-                given, source = ("--corpus", data.corpus), Path(data.corpus).name
-                found = occurrences_in_text(elmo, data.corpus, word)
-                if data.pairs is not None and word in known:
-                    given = (*given, "--senses", data.pairs)
-                    found = occurrences_in_pairs(elmo, data.pairs, word) + found
-            exhibits.append(view_word(elmo, word, found, source=source, report=report).exhibit())
-            commands.append(_command("polysemy", word, *given, "-m", plan.model))
+            found = find(word)
+            view = view_word(elmo, word, found.occurrences, source=found.source, report=report)
+            exhibits.append(view.exhibit())
+            commands.append(_command("polysemy", word, *found.options, "-m", plan.model))
         except ValueError as error:
             without.append(str(error))
     return Section(
@@ -256,6 +247,37 @@ def _words(plan: ReportPlan, elmo: Elmo, report: Report, corpus: list[SenseCorpu
         missing="; ".join(without),
         command="\n".join(commands),
     )
+
+
+class Found(NamedTuple):
+    occurrences: list[Occurrence]
+    source: str
+    options: tuple[str, ...]  # of `elmo polysemy`, which finds the same
+
+
+def _in_tagged(plan: ReportPlan, train: str, corpus: list[SenseCorpus]) -> Callable[[str], Found]:
+    _needs("sense-tagged corpus", train)
+    tagged = corpus[0] if corpus else read_senses(train)
+    return lambda word: Found(
+        occurrences_in_tagged(tagged, word, seed=plan.seed), tagged.name, ("--tagged", train)
+    )
+
+
+def _in_text(plan: ReportPlan, elmo: Elmo) -> Callable[[str], Found]:
+    """Senses are not known, but for the contexts of a word that is among the pairs."""
+    text, pairs = plan.data.corpus, plan.data.pairs
+    _needs("sense-tagged corpus and no plain text", text)
+    assert text is not None
+    paired = set() if pairs is None else {pair.word for pair in read_pairs(pairs)}
+
+    def find(word: str) -> Found:
+        found = Found(occurrences_in_text(elmo, text, word), Path(text).name, ("--corpus", text))
+        if pairs is None or word not in paired:
+            return found
+        known = occurrences_in_pairs(elmo, pairs, word)
+        return Found(known + found.occurrences, found.source, (*found.options, "--senses", pairs))
+
+    return find
 
 
 def _facts(plan: ReportPlan, elmo: Elmo, date: str) -> dict[str, object]:

@@ -152,7 +152,7 @@ class Task(ABC, Generic[E]):
         """A table: one row a label, for the results; empty where a task has none."""
         return []
 
-    def predictions_file(self, predictions: Sequence[Any], examples: Sequence[E]) -> str:
+    def predictions_text(self, predictions: Sequence[Any], examples: Sequence[E]) -> str:
         """What `elmo task evaluate --predictions` writes: as the official scorer reads it, where there is one."""
         lines = [
             {"where": example.where, "sentences": self.sentences(example), "prediction": prediction}

@@ -254,7 +254,7 @@ class Coreference(Task[Document]):
         scores = cluster_scores(predictions, truth, singletons=self.settings.singletons)
         return [{"label": name, **score.scores()} for name, score in scores.items()]
 
-    def predictions_file(self, predictions: Sequence[Prediction], examples: Sequence[Document]) -> str:
+    def predictions_text(self, predictions: Sequence[Prediction], examples: Sequence[Document]) -> str:
         """CoNLL-2012 columns, as the reference scorer reads them."""
         return "".join(conll_text(document, found) for document, found in zip(examples, predictions, strict=True))
 

@@ -221,7 +221,7 @@ class NamedEntities(Task[Sentence]):
     def example(cls, text: str, tokenise: Callable[[str], list[str]], where: str) -> Sentence:
         return Sentence(tokenise(text), None, where)
 
-    def predictions_file(self, predictions: Sequence[list[str]], examples: Sequence[Sentence]) -> str:
+    def predictions_text(self, predictions: Sequence[list[str]], examples: Sequence[Sentence]) -> str:
         """Token, right tag, found tag, as conlleval reads them; no token has white space in it there."""
         lines = []
         for example, found in zip(examples, predictions, strict=True):

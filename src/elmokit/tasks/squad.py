@@ -104,7 +104,7 @@ class QuestionAnswering(Task[Question]):
     def metrics(self, predictions: Sequence[dict[str, Any]], examples: Sequence[Question]) -> dict[str, float]:
         return score_answers([prediction["text"] for prediction in predictions], examples)
 
-    def predictions_file(self, predictions: Sequence[dict[str, Any]], examples: Sequence[Question]) -> str:
+    def predictions_text(self, predictions: Sequence[dict[str, Any]], examples: Sequence[Question]) -> str:
         """An answer by each question's id, as evaluate-v1.1.py reads them."""
         answers = {e.id: prediction["text"] for e, prediction in zip(examples, predictions, strict=True)}
         return json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
