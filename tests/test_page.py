@@ -141,6 +141,28 @@ def test_an_svg_of_any_kind():
     assert "script" not in found
 
 
+def test_the_pixels_of_a_figure_are_on_the_page():
+    """A heat map is an image in its SVG: without its pixels the page has an empty frame."""
+    heat = Exhibit("heat", "Heat", ("a",), ((1,),), draw=lambda figure: figure.subplots().imshow([[0, 1]]))
+    page = render_page("Report", {}, [Section("One", exhibits=[heat])])
+    pixels = [value for tag, name, value in Reader(page).attributes if (tag, name) == ("image", "href")]
+    assert len(pixels) == 1
+    assert re.fullmatch(r"data:image/png;base64,[\w+/=\s]+", pixels[0])
+    assert "href" not in inline_svg("<svg><image href='data:text/html,x'/></svg>", "f", "x")
+
+
+def test_tables_by_their_size():
+    def kinds(rows: int, columns: int) -> set[str]:
+        table = Exhibit("x", "X", tuple(map(str, range(columns))), ((1,) * columns,) * rows)
+        page = render_page("Report", {}, [Section("One", exhibits=[table])])
+        (found,) = (value for tag, name, value in Reader(page).attributes if (tag, name) == ("div", "class"))
+        return set(found.split()) - {"scroll"}
+
+    assert kinds(2, 3) == {"short"}
+    assert kinds(20, 3) == set()
+    assert kinds(100, 11) == {"long", "wide"}
+
+
 def test_without_matplotlib(monkeypatch):
     for name in ("matplotlib", "matplotlib.figure"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -189,6 +189,21 @@ def test_placement_and_weights(tmp_path, data, monkeypatch):
     assert weights.svg()
 
 
+def test_what_is_compared_has_the_same_seeds(tmp_path, data, monkeypatch):
+    """ELMo has a lucky second seed; the other places have the first alone."""
+    sweep = make_sweep(tmp_path, data, (BASELINE, ELMO), ("pos",), seeds=2)
+    pretend(sweep, monkeypatch, {"baseline": [80.0, 82.0], "elmo": [84.0, 90.0]})
+    sweep.run(1)
+    sweep = make_sweep(tmp_path, data, PLACEMENT, ("pos",), seeds=2)
+    for name, score in (("both", 85.0), ("output", 83.0)):
+        write_result(tmp_path / "runs" / "pos" / name / "seed-0", score)
+    exhibit = placement_exhibit(sweep.results(), open_data(data))
+    row = dict(zip(exhibit.columns, exhibit.rows[0]))
+    assert (row["baseline"], row["ELMo at the input, all layers, lambda 0.001"]) == (80, 84)
+    assert row["seeds"] == 1
+    assert "pos: ELMo at both" in exhibit.notes[0]
+
+
 def test_samples(tmp_path, data, monkeypatch):
     shares = [0.1, 1.0]
     sweep = make_sweep(tmp_path, data, sample_variants(shares), seeds=1)

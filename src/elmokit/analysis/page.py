@@ -13,9 +13,12 @@ from elmokit.analysis.exhibit import INK, NO_MATPLOTLIB, PAPER, Exhibit
 _KOREAN = re.compile("[\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3]+(?: [\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3]+)*")
 _XLINK = "{http://www.w3.org/1999/xlink}"
 _INKS = re.compile(rf"{INK}|#000000|\bblack\b", re.IGNORECASE)
+_PIXELS = "data:image/png;base64,"
 _REFERENCE = re.compile(r"url\(#([^)]*)\)")
 
 SHORT = 12  # a table of so many rows is not broken between pages
+LONG = 40  # one of more scrolls on a screen
+WIDE = 8  # one of more columns is set smaller
 STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c1e21; --quiet: #5a6169; --rule: #d5d9de;
   --tint: #f3f5f7; --link: #005a9c; --warn: #8a4b00; }
@@ -38,11 +41,16 @@ nav ol { margin: .25rem 0 0; padding-left: 1.5rem; columns: 20rem; }
 pre { background: var(--tint); border-radius: 6px; padding: .6rem .8rem; margin: .75rem 0; white-space: pre-wrap;
   overflow-wrap: anywhere; font: .85rem/1.45 ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 .scroll { overflow-x: auto; }
+.long { max-height: 32rem; overflow-y: auto; }
+.long thead th { position: sticky; top: 0; background: var(--paper); }
 table { border-collapse: collapse; font-size: .92rem; margin: .5rem 0; }
 th, td { padding: .3rem .75rem; border-bottom: 1px solid var(--rule); text-align: left; vertical-align: top; }
 tbody th { font-weight: normal; min-width: 6.5rem; }
 thead th { border-bottom: 2px solid var(--quiet); vertical-align: bottom; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
+td.number { white-space: nowrap; }
+.wide table { font-size: .8rem; }
+.wide :is(th, td) { padding: .3rem .4rem; }
 figure { margin: 1rem 0; }
 figure svg { display: block; max-width: 100%; height: auto; color: var(--ink); }
 figure svg * { stroke-linejoin: round; stroke-linecap: butt; }
@@ -57,7 +65,8 @@ figure svg text { fill: currentColor; }
   h2, h3, figure, tr, pre, .missing, nav, .short { break-inside: avoid; }
   th, td { padding: .12rem .6rem; }
   thead { display: table-header-group; }
-  .scroll { overflow: visible; }
+  .wide :is(th, td) { padding: .12rem .25rem; }
+  .scroll { overflow: visible; max-height: none; }
   a { text-decoration: none; }
 }
 """.strip()
@@ -135,8 +144,10 @@ def _local(tag: str) -> str:
 def _attribute(name: str, value: str, prefix: str) -> str | None:
     if name == "id":
         return f"{prefix}-{value}"
+    if name == "href" and value.startswith("#"):
+        return f"#{prefix}-{value[1:]}"
     if name == "href":
-        return f"#{prefix}-{value[1:]}" if value.startswith("#") else None  # only what is in the figure itself
+        return value if value.startswith(_PIXELS) else None  # only what is in the figure itself
     value = _REFERENCE.sub(rf"url(#{prefix}-\1)", value)
     if name in ("style", "fill", "stroke"):
         value = _INKS.sub("currentColor", value).replace(PAPER, "var(--paper)")
@@ -179,7 +190,8 @@ def _table(exhibit: Exhibit) -> str:
         cells = "".join(f"<td{other}</td>" for other in others)
         rows.append(f'<tr><th scope="row"{first}</th>{cells}</tr>')
     body = "\n".join(rows)
-    kind = "scroll short" if len(rows) <= SHORT else "scroll"
+    sizes = {"short": len(rows) <= SHORT, "long": len(rows) > LONG, "wide": len(columns) > WIDE}
+    kind = " ".join(["scroll", *(name for name, holds in sizes.items() if holds)])
     return (
         f'<div class="{kind}"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'
     )

@@ -29,6 +29,12 @@ def grouped(results: Sequence[Measured]) -> Scores:
     return {task: dict(variants) for task, variants in found.items()}
 
 
+def alike(*variants: Sequence[Measured]) -> list[list[Measured]]:
+    """Of each only the runs of seeds that all have: what is compared has the same draws of data and weights."""
+    common = set.intersection(*({result.seed for result in runs} for runs in variants))
+    return [[result for result in runs if result.seed in common] for runs in variants]
+
+
 def mean(results: Sequence[Measured]) -> float:
     return statistics.mean(result.score for result in results)
 
@@ -52,7 +58,9 @@ def tasks_exhibit(results: Sequence[Measured], data: StudyData) -> Exhibit:
     for task, variants in grouped(results).items():
         if BASELINE.name not in variants or ELMO.name not in variants:
             continue
-        without, with_elmo = variants[BASELINE.name], variants[ELMO.name]
+        without, with_elmo = alike(variants[BASELINE.name], variants[ELMO.name])
+        if not without:
+            continue
         base, elmo = mean(without), mean(with_elmo)
         spread = max(deviation(without) or 0.0, deviation(with_elmo) or 0.0)
         (ahead if elmo - base > spread else behind).append(task)
@@ -68,7 +76,7 @@ def tasks_exhibit(results: Sequence[Measured], data: StudyData) -> Exhibit:
                 elmo - base,
                 error_reduction(base, elmo),
                 about.paper,
-                min(len(without), len(with_elmo)),
+                len(without),
                 with_elmo[0].examples,
                 statistics.mean(r.seconds for r in without) / 60,
                 statistics.mean(r.seconds for r in with_elmo) / 60,
@@ -142,13 +150,17 @@ def _variants_exhibit(
         present = [variant.name for variant in variants if variant.name in found]
         if len(present) < 2:
             continue
+        runs = dict(zip(present, alike(*(found[name] for name in present))))
+        seeds = len(runs[present[0]])
+        if not seeds:
+            continue
+        means = {name: mean(each) for name, each in runs.items()}
         cells: list[Cell] = []
         for variant in variants:
-            runs = found.get(variant.name)
-            cells += [mean(runs), deviation(runs)] if runs else [None, None]
-        rows.append((data.task(task).title or task, *cells, min(len(found[name]) for name in present)))
-        best.append(f"{task}: {LABELS[max(present, key=lambda each: mean(found[each]))]}")
-        series[task] = [mean(found[v.name]) if v.name in found else 0.0 for v in variants]
+            cells += [means.get(variant.name), deviation(runs.get(variant.name, ()))]
+        rows.append((data.task(task).title or task, *cells, seeds))
+        best.append(f"{task}: {LABELS[max(means, key=means.__getitem__)]}")
+        series[task] = [means.get(variant.name, 0.0) for variant in variants]
     columns = [c for v in variants for c in (LABELS[v.name], f"± {LABELS[v.name]}")]
     return Exhibit(
         name=name,
@@ -172,8 +184,8 @@ def samples_exhibit(results: Sequence[Measured], data: StudyData, shares: Sequen
     for task, variants in found.items():
         for share in shares:
             suffix = "" if share == 1 else f"-{share:g}"
-            without, with_elmo = (variants.get(kind + suffix) for kind in ("baseline", "elmo"))
-            if not without or not with_elmo:
+            without, with_elmo = alike(*(variants.get(kind + suffix, []) for kind in ("baseline", "elmo")))
+            if not without:
                 continue
             base, elmo = mean(without), mean(with_elmo)
             title = data.task(task).title or task
@@ -305,6 +317,8 @@ def _draw_samples(
             if by_epoch:
                 row[1].plot(range(1, len(by_epoch) + 1), by_epoch, **style)
         row[0].set_xscale("log")
+        row[0].set_xticks(sizes, [f"{size:,}" for size in sizes])
+        row[0].minorticks_off()
         row[0].set(xlabel=f"{task}: training examples", ylabel="score on dev (%)")
         row[1].set(xlabel=f"{task}: epochs on all of them (seed 0)", ylabel="score on dev (%)")
         for axes in row:
@@ -316,10 +330,12 @@ def _draw_weights(figure: Any, rows: Sequence[tuple[Cell, ...]], layers: int) ->
     figure.set_size_inches(6.4, 1.2 + 0.32 * len(rows))
     axes = figure.subplots()
     values = [[float(cell) for cell in row[2 : 2 + layers]] for row in rows]  # type: ignore[arg-type]
-    image = axes.imshow(values, cmap="cividis", vmin=0, vmax=1, aspect="auto")
+    most = max(2 / layers, *map(max, values))  # even weights are in the middle of the colours
+    image = axes.imshow(values, cmap="cividis", vmin=0, vmax=most, aspect="auto")
     for y, line in enumerate(values):
         for x, value in enumerate(line):
-            axes.text(x, y, f"{value:.2f}", ha="center", va="center", color="white" if value < 0.55 else "black")
+            ink = "#ffffff" if value < most / 2 else "#101010"  # of the cell, whatever the page's is
+            axes.text(x, y, f"{value:.2f}", ha="center", va="center", color=ink)
     axes.set_xticks(range(layers), [f"layer {layer}" for layer in range(layers)])
     axes.set_yticks(range(len(rows)), [f"{row[0]}, {row[1]}" for row in rows])
     axes.set(xlabel="layer of the biLM", ylabel="task and place")

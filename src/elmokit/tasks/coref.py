@@ -11,8 +11,8 @@ says what width and pruning lose.
 The paper's loss asks nothing of a mention that was pruned: where all of them are, as may be with few documents, it
 is 0. Recipe laptop adds a loss for every span as a mention (`mention_weight`); recipe paper does not.
 
-Recipe laptop: an epoch over LitBank's 80 documents, 40 sentences of each, takes about 35 seconds of one core, 45
-with 512 numbers of ELMo a token (cached), the 10 documents of dev among them: 20 epochs are 12 or 15 minutes.
+Recipe laptop: an epoch over LitBank's 80 documents, 40 sentences of each, takes about 35 seconds of one core, 55
+with 512 numbers of ELMo a token (cached), the 10 documents of dev among them: 20 epochs are 12 or 19 minutes.
 """
 
 from __future__ import annotations
@@ -62,8 +62,7 @@ class CorefNetwork(Network):
         self.settings = settings
         self.encoder = BiLSTM(inputs.width, settings.cells)
         self.dropout = nn.Dropout(settings.dropout)
-        self.words = inputs.word_embedding.embedding_dim  # a span's head is of the word vectors alone
-        self.spans = SpanScorer(self.words, self.encoder.width + inputs.output_width, settings)
+        self.spans = SpanScorer(inputs.width, self.encoder.width + inputs.output_width, settings)
         self.antecedents = AntecedentScorer(self.spans.width, settings)
 
     def forward(self, batch: Batch) -> list[Scores]:
@@ -87,7 +86,7 @@ class CorefNetwork(Network):
             if at_output is not None:
                 states = torch.cat([states, at_output], dim=-1)
             sentence = mask.nonzero()[:, 0]  # [N]
-            candidates = self.spans(x[mask][:, : self.words], states[mask], sentence)
+            candidates = self.spans(x[mask], states[mask], sentence)
             most = math.ceil(self.settings.kept * len(sentence))
             start, width = prune(candidates.scores, candidates.valid, most)
             spans += [(offset + s, offset + s + w + 1) for s, w in zip(start.tolist(), width.tolist())]
