@@ -178,6 +178,17 @@ def test_answers_are_written_for_the_official_script(tmp_path):
     assert scores["em"] == pytest.approx(100 * sum(right) / len(right))
 
 
+def test_half_a_surrogate_pair_is_written_as_json_has_it(tmp_path):
+    evaluated("squad", tmp_path, "cells=4")
+    table = json.loads((DATA.parent / "squad.json").read_text(encoding="utf-8"))
+    question = table["data"][0]["paragraphs"][0]["qas"][0]
+    question["id"] = "half \ud800"
+    data, found = tmp_path / "half.json", tmp_path / "half.found"
+    data.write_text(json.dumps(table))
+    elmo_task("evaluate", tmp_path / "squad", data, "--predictions", found)
+    assert "half \ud800" in json.loads(found.read_text(encoding="utf-8"))
+
+
 def test_clusters_are_written_for_the_reference_scorer(tmp_path):
     scores, path = evaluated(
         "coref",

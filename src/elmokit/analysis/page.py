@@ -62,7 +62,7 @@ figure svg text { fill: currentColor; }
   @page { margin: 16mm; }
   body { max-width: none; padding: 0; font-size: 10pt; }
   h2, h3, thead, section > p { break-after: avoid; }
-  h2, h3, figure, tr, pre, .missing, nav, .short { break-inside: avoid; }
+  h2, h3, p, figure, tr, pre, .missing, nav, .short { break-inside: avoid; }
   th, td { padding: .12rem .6rem; }
   thead { display: table-header-group; }
   .wide :is(th, td) { padding: .12rem .25rem; }

@@ -200,7 +200,9 @@ def evaluate(
     if predictions is not None:
         from elmokit.atomic import write_file
 
-        write_file(predictions, trained.task.predictions_text(found, examples).encode())
+        # Half of a surrogate pair, which JSON may hold, stays the escape that JSON has for it.
+        text = trained.task.predictions_text(found, examples)
+        write_file(predictions, text.encode("utf-8", "backslashreplace"))
         typer.echo(f"wrote {predictions}", err=True)
     if as_json:
         facts = {"task": trained.task.name, "scores": scores, "ceilings": ceilings, "by_label": rows}
