@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elmokit.analysis.exhibit import COLOURS, INK, MARKERS, Cell, Exhibit, legend_below, pattern_note, plain
 from elmokit.study.data import StudyData
-from elmokit.study.sweep import BASELINE, ELMO, PLACEMENT, WEIGHTING, Measured, Variant
+from elmokit.study.sweep import BASELINE, ELMO, Measured
 
 Scores = dict[str, dict[str, list[Measured]]]  # task -> variant -> seeds
-LABELS = {
+WEIGHTINGS = {  # a variant's name, and what people see
     "baseline": "baseline",
-    "elmo": "ELMo at the input, all layers, lambda 0.001",
     "last": "the last layer only",
     "lambda-1": "all layers, lambda 1",
-    "output": "ELMo at the output",
+    "elmo": "all layers, lambda 0.001",
+}
+PLACES = {
+    "baseline": "baseline",
+    "elmo": "ELMo at the input",
     "both": "ELMo at both",
+    "output": "ELMo at the output",
 }
 
 
@@ -124,21 +128,21 @@ def weighting_exhibit(results: Sequence[Measured], data: StudyData) -> Exhibit:
     """Table 2: which layers, and how freely they are weighted."""
     note = "The paper: all layers ahead of the last alone, and a small lambda mostly ahead of a large one."
     return _variants_exhibit(
-        "weighting", "Which layers, and how free their weights", "Table 2", WEIGHTING, results, data, note
+        "weighting", "Which layers, and how free their weights", "Table 2", WEIGHTINGS, results, data, note
     )
 
 
 def placement_exhibit(results: Sequence[Measured], data: StudyData) -> Exhibit:
     """Table 3: where ELMo enters the task's RNN."""
     note = "The paper: at both for SQuAD and SNLI, at the input for SRL."
-    return _variants_exhibit("placement", "Where ELMo enters", "Table 3", PLACEMENT, results, data, note)
+    return _variants_exhibit("placement", "Where ELMo enters", "Table 3", PLACES, results, data, note)
 
 
 def _variants_exhibit(
     name: str,
     title: str,
     paper: str,
-    variants: Sequence[Variant],
+    labels: Mapping[str, str],
     results: Sequence[Measured],
     data: StudyData,
     note: str,
@@ -147,21 +151,21 @@ def _variants_exhibit(
     best = []
     series: dict[str, list[float]] = {}
     for task, found in grouped(results).items():
-        present = [variant.name for variant in variants if variant.name in found]
+        present = [variant for variant in labels if variant in found]
         if len(present) < 2:
             continue
-        runs = dict(zip(present, alike(*(found[name] for name in present))))
+        runs = dict(zip(present, alike(*(found[variant] for variant in present))))
         seeds = len(runs[present[0]])
         if not seeds:
             continue
-        means = {name: mean(each) for name, each in runs.items()}
+        means = {variant: mean(each) for variant, each in runs.items()}
         cells: list[Cell] = []
-        for variant in variants:
-            cells += [means.get(variant.name), deviation(runs.get(variant.name, ()))]
+        for variant in labels:
+            cells += [means.get(variant), deviation(runs.get(variant, ()))]
         rows.append((data.task(task).title or task, *cells, seeds))
-        best.append(f"{task}: {LABELS[max(means, key=means.__getitem__)]}")
-        series[task] = [means.get(variant.name, 0.0) for variant in variants]
-    columns = [c for v in variants for c in (LABELS[v.name], f"± {LABELS[v.name]}")]
+        best.append(f"{task}: {labels[max(means, key=means.__getitem__)]}")
+        series[task] = [means.get(variant, 0.0) for variant in labels]
+    columns = [column for label in labels.values() for column in (label, f"± {label}")]
     return Exhibit(
         name=name,
         title=title,
@@ -169,9 +173,7 @@ def _variants_exhibit(
         columns=("task", *columns, "seeds"),
         rows=tuple(rows),
         notes=(f"The best here: {'; '.join(best) or 'none'}. {note}",),
-        draw=(lambda figure: _draw_variants(figure, series, [LABELS[v.name] for v in variants]))
-        if series
-        else None,
+        draw=(lambda figure: _draw_variants(figure, series, list(labels.values()))) if series else None,
     )
 
 
