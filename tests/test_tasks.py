@@ -178,6 +178,24 @@ def test_the_mean_of_the_weights_is_what_is_measured_and_kept(tmp_path):
     assert kept.task.metrics(kept.predict(examples), examples) == run.epochs[0].scores
 
 
+@pytest.mark.parametrize(
+    ("scores", "epochs", "halved"),
+    [
+        ([0, 0, 0, 0, 3, 2, 1, 4], 7, 2),  # nothing found at first is no standstill; then patience is 2
+        ([3, 2, 1, 4], 3, 2),
+        ([0] * 9, 9, 0),
+    ],
+)
+def test_patience_and_decay_begin_when_something_is_found(scores, epochs, halved, tmp_path, monkeypatch):
+    model, examples = fresh("pos")
+    config = TrainConfig(epochs=9, patience=2, decay=0.5, learning_rate=0.01)
+    run = TaskRun(tmp_path / "run", model, examples, examples, config)
+    monkeypatch.setattr(run, "evaluate", lambda: {model.task.metric: float(scores[len(run.epochs)])})
+    assert run.train()
+    assert len(run.epochs) == epochs
+    assert run._optimiser.param_groups[0]["lr"] == pytest.approx(0.01 * 0.5**halved)
+
+
 def test_a_run_of_before_a_setting_was_there_goes_on(tmp_path):
     model, examples = fresh("pos")
     config = TrainConfig(epochs=1)

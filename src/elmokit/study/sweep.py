@@ -4,7 +4,8 @@ OUT/TASK/VARIANT/seed-N is a run of `elmo task train`, with its log beside it. S
 another finds done. OUT/study.json says of which model and recipe.
 
 Sample sizes: where a variant has a share of the training data, it trains longer on less, (1 / share) ^ (1/3) times
-the epochs and the patience of the recipe: as many epochs as on the whole would leave it untrained.
+the epochs of the recipe, its rate decays as much more slowly, and it does not stop early: as many epochs as on the
+whole would leave it untrained, and the luck of an untrained model's first guesses would end it.
 """
 
 from __future__ import annotations
@@ -202,8 +203,10 @@ class Sweep:
     def _longer(self, task: str, share: float, settings: Sequence[str]) -> Iterator[str]:
         _, train = task_class(task).recipes[self.recipe]
         given = dict(setting.split("=", 1) for setting in settings)
-        for name, value in (("train.epochs", train.epochs), ("train.patience", train.patience)):
-            yield f"{name}={math.ceil(int(given.get(name, value)) * share ** (-1 / 3))}"
+        epochs = math.ceil(int(given.get("train.epochs", train.epochs)) * share ** (-1 / 3))
+        yield f"train.epochs={epochs}"
+        yield f"train.patience={epochs}"
+        yield f"train.decay={float(given.get('train.decay', train.decay)) ** share ** (1 / 3):.6g}"
 
     def _claim(self, facts: dict[str, Any]) -> None:
         if (self.out / STUDY).is_file():

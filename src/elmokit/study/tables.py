@@ -225,7 +225,7 @@ def samples_exhibit(results: Sequence[Measured], data: StudyData, shares: Sequen
         columns=("task", "share, %", "examples", "baseline", "± baseline", "+ ELMo", "± + ELMo", "gain", "seeds"),
         rows=tuple(rows),
         notes=(
-            "On a share of the data a run has (1 / share) ^ (1/3) times the recipe's epochs and patience.",
+            "On a share of the data a run has (1 / share) ^ (1/3) times the recipe's epochs, and all of them.",
             pattern_note(
                 "ELMo above the baseline at every size",
                 bool(rows) and not below,

@@ -43,7 +43,7 @@ class TrainConfig:
     """How a task is trained; a task's recipes choose the values."""
 
     epochs: int = 30
-    patience: int = 5  # epochs without a better score on dev before it ends
+    patience: int = 5  # epochs without a better score on dev before it ends, once there is one above zero
     examples: int = 32  # of a batch, at most
     batch_tokens: int = 4096  # of a batch, at most, padding counted; one example at least
     optimiser: str = "adam"  # adam, adamw, adadelta, sgd

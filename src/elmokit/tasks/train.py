@@ -108,7 +108,7 @@ class TaskRun:
                 self.epochs.append(Epoch(len(self.epochs) + 1, loss, scores, time.monotonic() - begun))
                 if self.best == self.epochs[-1]:
                     self.model.save(self.folder / BEST, overwrite=True)
-            if self.best != self.epochs[-1] and self.config.decay < 1:
+            if self._started and self.best != self.epochs[-1] and self.config.decay < 1:
                 for group in self._optimiser.param_groups:
                     group["lr"] *= self.config.decay
             self._save()
@@ -128,8 +128,14 @@ class TaskRun:
     def finished(self) -> bool:
         best = self.best
         return best is not None and (
-            len(self.epochs) >= self.config.epochs or len(self.epochs) - best.epoch >= self.config.patience
+            len(self.epochs) >= self.config.epochs
+            or (self._started and len(self.epochs) - best.epoch >= self.config.patience)
         )
+
+    @property
+    def _started(self) -> bool:
+        """Whether anything has ever been right: a model that finds nothing yet is learning, not standing still."""
+        return any(epoch.scores[self.model.task.metric] > 0 for epoch in self.epochs)
 
     def _train_epoch(self, step: Callable[[Step], None], stop: Callable[[], bool]) -> float | None:
         network, number = self.model.network, len(self.epochs) + 1
