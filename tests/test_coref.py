@@ -177,14 +177,14 @@ def test_sentences_of_like_lengths_are_encoded_as_all_are_together():
 
 def test_training_reads_a_window_and_prediction_all_by_segments():
     trained = model(replace(SMALL, train_sentences=2))
-    batch = trained.batch([document(3, 4, 5, 2, 6), document(4)])
-    trained.network.train()
+    texts = [document(3, 4, 5, 2, 6), document(4)]
     torch.manual_seed(0)
-    windows = {(trained.network(batch)[0].segments[0].first) for _ in range(40)}
-    assert windows == {0, 3, 7, 12}
-    (segment,) = trained.network(batch)[0].segments
-    assert len(segment.scores) in (7, 9, 7, 8)
+    windows = {tuple(map(len, trained.task.excerpt(texts[0]).sentences)) for _ in range(40)}
+    assert windows == {(3, 4), (4, 5), (5, 2), (2, 6)}
+    assert trained.task.excerpt(texts[1]) is texts[1]
     trained.network.eval()
+    batch = trained.batch(texts)
+    assert [tuple(padded.mask.shape) for padded in batch.sentences] == [(2, 4), (2, 5), (1, 6), (1, 4)]
     long, short = trained.network(batch)
     assert [(s.first, len(s.scores)) for s in long.segments] == [(0, 7), (7, 7), (14, 6)]
     assert [(s.first, len(s.scores)) for s in short.segments] == [(0, 4)]
@@ -195,15 +195,14 @@ def test_training_reads_a_window_and_prediction_all_by_segments():
 
 
 def test_a_window_has_the_documents_own_answers():
-    """Spans of a window count from the document's beginning, as the answers do."""
+    """Those that lie in it, counted from its beginning as its spans are."""
     trained = model(replace(SMALL, train_sentences=1, kept=10.0, mention_weight=0.0))
     trained.network.train()
-    text = replace(document(3, 3), clusters=[[(0, 1), (1, 2)], [(3, 4), (4, 5)]])
-    batch = trained.batch([text])
-    for _ in range(8):
+    text = replace(document(3, 3), clusters=[[(0, 1), (1, 2)], [(4, 5), (5, 6)]])
+    for sentence, gold in ((0, {0, 1}), (1, {1, 2})):
+        batch = trained.batch([text.excerpt(sentence, sentence + 1)])
         output = trained.network(batch)
-        ((first, *_),) = output[0].segments
-        ids = torch.tensor([{first: 1, first + 1: 1}.get(s, 0) if e == s + 1 else 0 for s, e in output[0].spans])
+        ids = torch.tensor([int(e == s + 1 and s in gold) for s, e in output[0].spans])
         assert ids.sum() == 2
         right = antecedent_loss(output[0].antecedents, ids)
         torch.testing.assert_close(trained.network.loss(output, batch), right)
@@ -241,7 +240,8 @@ def test_who_speaks_makes_a_difference():
 def test_the_batch_knows_the_right_answers():
     examples = Coreference.read(FIXTURE)
     features = Coreference(SMALL, {}).collate([examples[0], examples[6]])
-    assert features["sentences"].tolist() == [2, 3]
+    assert features["segments"].tolist() == [1, 1]
+    assert Coreference(replace(SMALL, train_sentences=2), {}).collate([examples[6]])["segments"].tolist() == [2]
     assert features["mentions"].tolist() == [
         [0, 0, 1, 1],
         [0, 11, 12, 1],
@@ -259,8 +259,15 @@ def test_a_line_becomes_a_document_and_its_prediction_marked_text():
     assert [len(sentence) for sentence in example.sentences] == [9, 4]
     clusters = [[[0, 1], [2, 3]], [[2, 4], [5, 6], [9, 11]]]
     assert Coreference.show(example, clusters) == (
-        "[Ada]1 told [[her]1 sister]2 that [she]2 was late . [The girl]2 laughed ."
+        "[Ada]1 told [[her]1 sister]2 that [she]2 was late . [The girl]2 laughed .\n"
+        "  1: Ada, her\n"
+        "  2: her sister, she, The girl"
     )
+    shown = Coreference(SMALL, {}).as_json(example, clusters)
+    assert shown["prediction"] == clusters
+    assert shown["clusters"] == [["Ada", "her"], ["her sister", "she", "The girl"]]
+    with pytest.raises(ValueError, match=r"line 1: expected a line of text .* `elmo task evaluate"):
+        Coreference.example("#begin document (d); part 000", str.split, "line 1")
     assert model().predict([example]) is not None
 
 
@@ -291,6 +298,15 @@ def test_what_pruning_and_width_lose_is_known():
     assert candidate_recall(words_only, examples) == pytest.approx(100 * 18 / 24)
     assert [*words_only.task.ceilings(words_only, examples).values()] == [pytest.approx(75)]
     assert candidate_recall(model(replace(SMALL, kept=0.01)), examples) < 50
+    assert words_only.task.ceilings(words_only, [document(3, 4)]) == {}  # nothing to lose
+
+
+@pytest.mark.parametrize("wrong", [{"cells": 0}, {"hidden": 0}, {"feature": 0}, {"dropout": 1.0}, {"kept": 0.0}])
+def test_sizes_that_cannot_be_are_refused_by_name(wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))}: expected"):
+        CorefSettings(**wrong)
+    with pytest.raises(ValueError, match="mention_weight: expected 0 or more"):
+        CorefSettings(mention_weight=-1.0)
 
 
 @pytest.mark.parametrize("recipe", ["laptop", "paper"])

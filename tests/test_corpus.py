@@ -5,7 +5,9 @@ import gzip
 import io
 import lzma
 import os
+import queue
 import sys
+import threading
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -253,3 +255,24 @@ def test_a_pipe_has_no_known_length():
         assert [(line.text, reader.fraction()) for line in reader] == [("one", None), ("two", None)]
     finally:
         os.close(ends[0])
+
+
+def test_a_line_is_there_when_it_is_written():
+    """Who types a question waits for its answer before the next."""
+    ends = os.pipe()
+    lines = queue.Queue()
+    with open(ends[0], "rb"), open(ends[1], "wb", buffering=0) as writer:
+
+        def read():
+            with LineReader(f"/dev/fd/{ends[0]}") as reader:
+                for line in reader:
+                    lines.put(line.text)
+
+        reading = threading.Thread(target=read, daemon=True)
+        reading.start()
+        for text in ("one", "two", "three"):
+            writer.write(text.encode() + b"\n")
+            assert lines.get(timeout=20) == text
+        writer.close()
+        reading.join(20)
+    assert not reading.is_alive()

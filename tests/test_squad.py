@@ -77,7 +77,8 @@ def test_questions_are_read_and_those_about_one_context_share_its_tokens():
 
 def test_equal_contexts_of_two_paragraphs_are_one(tmp_path):
     table = squad()
-    table["data"] = [*table["data"], *json.loads(json.dumps(table["data"]))]
+    again = json.loads(json.dumps(table["data"]).replace('"q7"', '"q8"'))
+    table["data"] = [*table["data"], *again]
     one, two = QuestionAnswering.read(write(tmp_path, table))
     assert one.context is two.context
 
@@ -104,6 +105,7 @@ ANSWER = {"text": "1973", "answer_start": 12}
         (squad(id=3), "article 1, paragraph 1, question 1: expected 'id' to be text"),
         (squad(question=None), "question 'q7': expected 'question' to be text"),
         (squad(answers=[]), "question 'q7': expected an answer, found none"),
+        ({"data": 2 * squad()["data"]}, "question 'q7': expected an id of its own"),
         (squad(answers=[{"text": "1973"}]), "question 'q7': expected the key 'answer_start', found 'text'"),
         (squad(answers=[{**ANSWER, "answer_start": True}]), "expected 'answer_start' to be a whole number"),
         (
@@ -295,6 +297,25 @@ def test_before_anything_is_learned_a_word_finds_itself(of_elmo):
     assert scores.max() < 20  # soft enough to learn from
 
 
+def test_a_long_context_sees_itself_by_rows(monkeypatch):
+    """All T x T scores of a novel would fill the memory."""
+    examples = QuestionAnswering.read(FIXTURE)[:3]
+    model = make_model(examples)
+    model.network.eval()
+    batch = model.batch(examples)
+    whole = model.network(batch)
+    seen = []
+    scores = model.network.self_attention.forward
+    monkeypatch.setattr(
+        model.network.self_attention, "forward", lambda x, y: (seen.append(x.shape[1]), scores(x, y))[1]
+    )
+    monkeypatch.setattr("elmokit.tasks.bidaf.CHUNK", 2 * batch.sentences[0].mask.numel())
+    for one, other in zip(whole, model.network(batch)):
+        torch.testing.assert_close(one, other)
+    assert max(seen) == 2
+    assert sum(seen) == batch.sentences[0].mask.shape[1]
+
+
 def test_a_token_does_not_see_itself():
     model = make_model([ask("b", "b")])
     x, mask = torch.randn(1, 5, 8), torch.ones(1, 5, dtype=torch.bool)
@@ -349,6 +370,8 @@ def test_predictions_are_the_characters_of_the_text_as_given_and_not_too_long():
 @pytest.mark.parametrize("line", ["It isn't  cold . ||| Is it?", "It isn't  cold .\tIs it?"])
 def test_a_line_of_a_user_is_a_question(line):
     question = QuestionAnswering.example(line, WORDS.tokens, "input:1")
+    tabs = QuestionAnswering.example("  a\tb ||| c?", WORDS.tokens, "input:1")
+    assert tabs.context.spans == [(2, 3), (4, 5)]  # of the line, as it is
     assert QuestionAnswering.sentences(question) == [["It", "is", "n't", "cold", "."], ["Is", "it", "?"]]
     assert question.context.spans == [(0, 2), (3, 5), (5, 8), (10, 14), (15, 16)]
     shown = QuestionAnswering.show(question, {"text": "cold", "start": 10, "end": 14})

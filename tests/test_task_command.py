@@ -156,6 +156,8 @@ def test_questions_about_a_text(tmp_path):
     assert len(answers) == 2
     assert all(text.read_text()[a["start"] : a["end"]] == a["text"] for a in answers)
     elmo_task("predict", tmp_path / "run", "--question", "Who?", error="--context FILE")
+    text.write_text(" \n")
+    elmo_task("predict", tmp_path / "run", "--context", text, "--question", "Who?", error="found none: the file")
 
 
 def evaluated(task: str, folder: Path, *settings: str) -> tuple[dict[str, float], Path]:

@@ -133,6 +133,8 @@ def train(
     assert best is not None
     scores = ", ".join(f"{key} {value:.2f}" for key, value in best.scores.items())
     typer.echo(f"best: epoch {best.epoch}, dev {scores}")
+    for what, value in run.results.get("ceilings", {}).items():
+        typer.echo(f"{what}: {value:.2f} % (more it cannot reach)")
     typer.echo(f"done: {out / 'best'}", err=True)
 
 
@@ -276,8 +278,7 @@ def predict(
 
 def _tell(trained: TaskModel, example: Any, prediction: Any, as_json: bool) -> None:
     if as_json:
-        tokens = trained.task.sentences(example)
-        typer.echo(json.dumps({"tokens": tokens, "prediction": prediction}, ensure_ascii=False))
+        typer.echo(json.dumps(trained.task.as_json(example, prediction), ensure_ascii=False))
     else:
         typer.echo(trained.task.show(example, prediction))
 
@@ -293,6 +294,8 @@ def _answer(
         raise ValueError(f"--context goes with squad, this is a model of {trained.task.name}")
     with LineReader(context) as reader:
         text = "\n".join(line.text for line in reader)
+    if not text.strip():
+        raise ValueError(f"{context}: expected a text to ask about, found none: the file is empty")
 
     def answer(asked: str) -> None:
         example = QuestionAnswering.ask(text, asked, tokenise, str(context))

@@ -129,6 +129,7 @@ def read_questions(path: Path) -> list[Question]:
 def _questions(table: Any, path: Path) -> Iterator[Question]:
     tokeniser = make_tokeniser("words")
     contexts: dict[str, Text] = {}
+    names: set[str] = set()
     for i, article in enumerate(_field(table, "data", list, str(path)), start=1):
         for j, paragraph in enumerate(_field(article, "paragraphs", list, f"{path}, article {i}"), start=1):
             where = f"{path}, article {i}, paragraph {j}"
@@ -137,6 +138,11 @@ def _questions(table: Any, path: Path) -> Iterator[Question]:
             for k, entry in enumerate(_field(paragraph, "qas", list, where), start=1):
                 name = _field(entry, "id", str, f"{where}, question {k}")
                 where_asked = f"{path}, question {name!r}"
+                if name in names:
+                    raise ValueError(
+                        f"{where_asked}: expected an id of its own, for answers go by it; found it twice"
+                    )
+                names.add(name)
                 question = _field(entry, "question", str, where_asked)
                 given = _field(entry, "answers", list, where_asked)
                 if not given:

@@ -112,6 +112,11 @@ class Task(ABC, Generic[E]):
         """What is trained on, of what the training file holds: more (all phrases of a tree) or less."""
         return list(examples)
 
+    def excerpt(self, example: E) -> E:
+        """What of an example an epoch trains on, where it is too long for the whole: drawn from torch's generator,
+        which the loop seeds by the epoch."""
+        return example
+
     def measured_examples(self, examples: Sequence[E]) -> list[E]:
         """What is measured on, of what a file holds: a two-class task leaves out what is in neither."""
         return list(examples)
@@ -130,7 +135,7 @@ class Task(ABC, Generic[E]):
         return max((len(sentence) for sentence in self.sentences(example)), default=0)
 
     def groups(self, examples: Sequence[E]) -> list[list[list[str]]]:
-        """K lists of B sentences: what is padded together, where every example has K."""
+        """Lists of sentences, each padded by itself: K of B sentences, where every example has K."""
         return [list(group) for group in zip(*(self.sentences(example) for example in examples))]
 
     @abstractmethod
@@ -144,9 +149,13 @@ class Task(ABC, Generic[E]):
     def metrics(self, predictions: Sequence[Any], examples: Sequence[E]) -> dict[str, float]:
         """Scores in per cent, as the official scorer counts them."""
 
-    def ceilings(self, model: Any, examples: Sequence[E]) -> dict[str, float]:
-        """What the model (a TaskModel) gave up before it answered, in per cent of what it could have reached."""
+    def ceilings(self, model: Any, examples: Sequence[E], cache: Any = None) -> dict[str, float]:
+        """What the model (a TaskModel) had not given up before it answered, in per cent: more it cannot reach."""
         return {}
+
+    def as_json(self, example: E, prediction: Any) -> dict[str, Any]:
+        """The prediction for programs."""
+        return {"tokens": self.sentences(example), "prediction": prediction}
 
     def by_label(self, predictions: Sequence[Any], examples: Sequence[E]) -> list[dict[str, Any]]:
         """A table: one row a label, for the results; empty where a task has none."""

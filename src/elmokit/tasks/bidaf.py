@@ -24,6 +24,8 @@ from elmokit.tasks.encoder import SharedDropout
 from elmokit.tasks.gru import BiGRU
 from elmokit.tasks.inputs import Padded, TokenInputs
 
+CHUNK = 32_000_000  # scores of a context's tokens for each other that are there at once: T x T may be too many
+
 
 @dataclass(frozen=True)
 class BidafSettings:
@@ -92,10 +94,17 @@ class BidafNetwork(Network):
 
     def _see_itself(self, x: Tensor, mask: Tensor) -> Tensor:
         x = self.self_encoder(self.dropout(x), mask)  # [B, T, 2H]
-        others = mask.unsqueeze(1) & ~torch.eye(x.shape[1], dtype=torch.bool)  # [B, T, T]
-        seen = masked_softmax(self.self_attention(x, x), others) @ x
+        size, tokens, _ = x.shape
+        rows = max(1, CHUNK // max(1, size * tokens))
+        seen = torch.cat([self._others(x, mask, row, row + rows) for row in range(0, max(1, tokens), rows)], dim=1)
         projected: Tensor = self.self_projection(self.dropout(torch.cat([x, seen, x * seen], dim=-1))).relu()
         return projected
+
+    def _others(self, x: Tensor, mask: Tensor, first: int, last: int) -> Tensor:
+        """What tokens first to last - 1 see of all but themselves: [B, R, 2H]."""
+        numbers = torch.arange(x.shape[1])
+        others = mask.unsqueeze(1) & (numbers[first:last].unsqueeze(1) != numbers)  # [B, R, T]
+        return masked_softmax(self.self_attention(x[:, first:last], x), others) @ x
 
     def loss(self, output: SpanScores, batch: Batch) -> Tensor:
         """-log p(start) - log p(end), the mean over the questions."""

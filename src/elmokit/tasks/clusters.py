@@ -9,20 +9,21 @@ A mention is [start, end): document tokens from 0, the end behind the last.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elmokit.tasks.base import located
 from elmokit.tasks.columns import Row
 from elmokit.tasks.propositions import COLUMNS, WORD, plain_brackets
-from elmokit.text.corpus import LineReader
+from elmokit.text.corpus import Line, LineReader
 
 SPEAKER = 9  # a column, from 0
 NOTHING = "-"
-BEGIN = re.compile(r"#begin document \((?P<name>.*)\)(?:; part (?P<part>\d+))?\s*")
+BEGIN = re.compile(r"#begin document \(.*\)(?:; part \d+)?\s*")
 END = "#end document"
 CELL = re.compile(r"(?P<begins>\()?(?P<cluster>\d+)(?P<ends>\))?")
 
@@ -36,12 +37,28 @@ class Document:
     clusters: list[list[Mention]] | None  # sorted, by their first mention; None where they are not known
     speakers: list[str] | None  # one a token, "-" where it has none; None where no token has one
     where: str
-    name: str = ""
-    part: int = 0
+    header: str = "#begin document (document); part 000"
+    columns: list[list[str]] | None = None  # a token's, but for the last; None where there was no file of columns
 
     @property
     def tokens(self) -> list[str]:
         return [token for sentence in self.sentences for token in sentence]
+
+    def excerpt(self, first: int, last: int) -> Document:
+        """Sentences first to last - 1, and what of the clusters lies in them."""
+        begin = sum(map(len, self.sentences[:first]))
+        end = begin + sum(map(len, self.sentences[first:last]))
+        inside = [
+            [(start - begin, stop - begin) for start, stop in cluster if begin <= start and stop <= end]
+            for cluster in self.clusters or ()
+        ]
+        return replace(
+            self,
+            sentences=self.sentences[first:last],
+            clusters=None if self.clusters is None else [cluster for cluster in inside if cluster],
+            speakers=None if self.speakers is None else self.speakers[begin:end],
+            columns=None if self.columns is None else self.columns[begin:end],
+        )
 
 
 # Reading
@@ -49,14 +66,13 @@ class Document:
 
 def read_documents(path: Path) -> list[Document]:
     documents: list[Document] = []
-    begun: tuple[int, str, int] | None = None  # line, name and part of the document that is open
+    begun: Line | None = None  # of the document that is open
     sentences: list[list[Row]] = []
     with LineReader(path) as reader:
         for line in reader:
             if line.text.startswith("#"):
-                header = BEGIN.fullmatch(line.text)
-                if header and begun is None:
-                    begun, sentences = (line.number, header["name"], int(header["part"] or 0)), [[]]
+                if BEGIN.fullmatch(line.text) and begun is None:
+                    begun, sentences = line, [[]]
                 elif line.text.startswith(END) and begun is not None:
                     documents.append(_document(path, begun, [rows for rows in sentences if rows]))
                     begun = None
@@ -79,16 +95,15 @@ def read_documents(path: Path) -> list[Document]:
                     )
                 sentences[-1].append(Row(line.number, fields))
     if begun is not None:
-        raise ValueError(f"{path}: expected {END!r} for the document of line {begun[0]}, found the file's end")
+        raise ValueError(f"{path}: expected {END!r} for the document of line {begun.number}, found the file's end")
     if not documents:
         raise ValueError(f"{path}: expected documents, found none: the file is empty")
     return documents
 
 
-def _document(path: Path, begun: tuple[int, str, int], sentences: list[list[Row]]) -> Document:
-    line, name, part = begun
+def _document(path: Path, begun: Line, sentences: list[list[Row]]) -> Document:
     if not sentences:
-        raise ValueError(f"{path}, line {line}: expected tokens in the document, found none")
+        raise ValueError(f"{path}, line {begun.number}: expected tokens in the document, found none")
     by_number: dict[str, list[Mention]] = defaultdict(list)
     position = 0
     for rows in sentences:
@@ -100,9 +115,9 @@ def _document(path: Path, begun: tuple[int, str, int], sentences: list[list[Row]
         [[plain_brackets(row.fields[WORD]) for row in rows] for rows in sentences],
         joined(by_number.values()),
         speakers if any(speaker != NOTHING for speaker in speakers) else None,
-        located(path, line),
-        name,
-        part,
+        located(path, begun.number),
+        begun.text.rstrip(),
+        [row.fields[:-1] for rows in sentences for row in rows],
     )
 
 
@@ -185,14 +200,19 @@ def coreference_column(document: Document, clusters: Clusters) -> list[str]:
 
 
 def conll_text(document: Document, clusters: Clusters) -> str:
-    """The document as the reference scorer and `read_documents` read it; what is not known is - or *."""
-    cells = iter(coreference_column(document, clusters))
-    speakers = iter(document.speakers or [NOTHING] * len(document.tokens))
-    name = document.name or "document"
-    lines = [f"#begin document ({name}); part {document.part:03}"]
+    """The document as the reference scorer and `read_documents` read it: but for the clusters what its file had,
+    for the scorer wants the same header; - or * where there was none."""
+    columns = document.columns
+    if columns is None:
+        speakers = iter(document.speakers or [NOTHING] * len(document.tokens))
+        columns = [
+            ["document", "0", str(number), token, "XX", "*", NOTHING, NOTHING, NOTHING, next(speakers), "*"]
+            for sentence in document.sentences
+            for number, token in enumerate(sentence)
+        ]
+    rows = iter(zip(columns, coreference_column(document, clusters)))
+    lines = [document.header]
     for sentence in document.sentences:
-        for number, token in enumerate(sentence):
-            before = [name, str(document.part), str(number), token, "XX", "*", NOTHING, NOTHING, NOTHING]
-            lines.append("\t".join([*before, next(speakers), "*", next(cells)]))
+        lines += ["\t".join([*before, cell]) for before, cell in itertools.islice(rows, len(sentence))]
         lines.append("")
     return "\n".join([*lines, END, ""])

@@ -17,8 +17,9 @@ with 512 numbers of ELMo a token (cached), the 10 documents of dev among them: 2
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -27,7 +28,7 @@ from torch import Tensor, nn
 
 from elmokit.tasks.base import Batch, Labels, Network, Task, TrainConfig
 from elmokit.tasks.cluster_scores import as_sets, cluster_scores, without_singles
-from elmokit.tasks.clusters import Document, Mention, conll_text, read_documents
+from elmokit.tasks.clusters import BEGIN, Document, Mention, conll_text, read_documents
 from elmokit.tasks.encoder import BiLSTM
 from elmokit.tasks.inputs import Padded, TokenInputs
 from elmokit.tasks.mentions import AntecedentScorer, CorefSettings, SpanScorer, antecedent_loss, follow, prune
@@ -66,22 +67,20 @@ class CorefNetwork(Network):
         self.antecedents = AntecedentScorer(self.spans.width, settings)
 
     def forward(self, batch: Batch) -> list[Scores]:
-        (padded,), found = batch.sentences, []
-        lengths = padded.mask.sum(dim=1)
-        row = token = 0
-        for count in batch.features["sentences"].tolist():
-            tokens = int(lengths[row : row + count].sum())
-            speakers = batch.features["speakers"][token : token + tokens]
-            found.append(self._document(padded, lengths, row, row + count, speakers))
-            row, token = row + count, token + tokens
+        texts, found, token = iter(batch.sentences), [], 0
+        for count in batch.features["segments"].tolist():
+            segments = list(itertools.islice(texts, count))
+            tokens = sum(int(segment.mask.sum()) for segment in segments)
+            found.append(self._document(segments, batch.features["speakers"][token : token + tokens]))
+            token += tokens
         return found
 
-    def _document(self, padded: Padded, lengths: Tensor, begin: int, end: int, speakers: Tensor) -> Scores:
+    def _document(self, texts: Sequence[Padded], speakers: Tensor) -> Scores:
         spans: list[Mention] = []
         vectors, mentions, segments = [], [], []
-        for first, last in self._segments(begin, end):
-            offset = int(lengths[begin:first].sum())
-            x, at_output, mask = self.inputs(rows(padded, first, last))
+        offset = 0
+        for text in texts:
+            x, at_output, mask = self.inputs(text)
             states = self.dropout(self._states(x, mask))
             if at_output is not None:
                 states = torch.cat([states, at_output], dim=-1)
@@ -93,6 +92,7 @@ class CorefNetwork(Network):
             vectors.append(self.spans.vectors(candidates, start, width))
             mentions.append(candidates.scores[start, width])
             segments.append(Segment(offset, candidates.scores, candidates.valid))
+            offset += len(sentence)
         if not spans:
             return Scores([], torch.zeros(0), torch.zeros(0, 1), [])
         said_by = speakers[torch.tensor([start for start, _ in spans])]
@@ -111,16 +111,6 @@ class CorefNetwork(Network):
             states = self.encoder(x[group, :longest], mask[group, :longest])
             found.append(nn.functional.pad(states, (0, 0, 0, x.shape[1] - longest)))
         return torch.cat(found)[order.argsort()]
-
-    def _segments(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """Rows of a document's sentences. The window in training is drawn from torch's generator, which the loop
-        seeds by the epoch."""
-        most = self.settings.train_sentences
-        if self.training and end - begin > most:
-            begin += int(torch.randint(end - begin - most + 1, ()))
-            end = begin + most
-        for first in range(begin, end, most):
-            yield first, min(first + most, end)
 
     def loss(self, output: list[Scores], batch: Batch) -> Tensor:
         """The mean over the kept spans of a document, then over the documents."""
@@ -162,19 +152,6 @@ def mention_loss(segments: Sequence[Segment], clusters: dict[Mention, int]) -> T
     return total / max(1, tokens)
 
 
-def rows(padded: Padded, first: int, last: int) -> Padded:
-    """Some of the sentences, with no more padding than they need."""
-    mask = padded.mask[first:last]
-    longest = int(mask.sum(dim=1).max())
-    return Padded(
-        padded.tokens[first:last],
-        padded.words[first:last, :longest],
-        mask[:, :longest],
-        None if padded.layers is None else padded.layers[:, first:last, :longest],
-        None if padded.ids is None else padded.ids[first:last, :longest],
-    )
-
-
 class Coreference(Task[Document]):
     name = "coref"
     summary = "coreference of CoNLL-2012 columns: span ranking, end to end (Lee et al. 2017)"
@@ -210,13 +187,24 @@ class Coreference(Task[Document]):
     def sentences(example: Document) -> list[list[str]]:
         return example.sentences
 
+    def excerpt(self, example: Document) -> Document:
+        more = len(example.sentences) - self.settings.train_sentences
+        if more <= 0:
+            return example
+        first = int(torch.randint(more + 1, ()))
+        return example.excerpt(first, first + self.settings.train_sentences)
+
     def cost(self, example: Document) -> int:
-        """All sentences are padded to the longest."""
+        """At most: as if all sentences were padded to the longest."""
         return len(example.sentences) * max((len(sentence) for sentence in example.sentences), default=0)
 
     def groups(self, examples: Sequence[Document]) -> list[list[list[str]]]:
-        """One group: all sentences of all documents; `collate` says how many each has."""
-        return [[sentence for example in examples for sentence in example.sentences]]
+        """The segments of all documents; `collate` says how many each has."""
+        return [segment for example in examples for segment in self._segments(example)]
+
+    def _segments(self, example: Document) -> list[list[list[str]]]:
+        most = self.settings.train_sentences
+        return [example.sentences[first : first + most] for first in range(0, len(example.sentences), most)]
 
     def collate(self, examples: Sequence[Document]) -> dict[str, Tensor]:
         speakers: list[int] = []  # of all tokens; 0 where not known
@@ -228,7 +216,7 @@ class Coreference(Task[Document]):
             for cluster, spans in enumerate(example.clusters or (), start=1):
                 mentions += [(number, start, end, cluster) for start, end in spans]
         features = {
-            "sentences": torch.tensor([len(example.sentences) for example in examples]),
+            "segments": torch.tensor([len(self._segments(example)) for example in examples]),
             "speakers": torch.tensor(speakers, dtype=torch.int64),
         }
         if all(example.clusters is not None for example in examples):
@@ -244,8 +232,11 @@ class Coreference(Task[Document]):
         f1 = {name: by_name[name]["f1"] for name in ("muc", "b3", "ceaf")}
         return {"f1": sum(f1.values()) / len(f1), **f1, "mention recall": by_name["mentions"]["recall"]}
 
-    def ceilings(self, model: TaskModel, examples: Sequence[Document]) -> dict[str, float]:
-        return {"recall of the spans that are kept": candidate_recall(model, examples)}
+    def ceilings(
+        self, model: TaskModel, examples: Sequence[Document], cache: LayerCache | None = None
+    ) -> dict[str, float]:
+        recall = candidate_recall(model, examples, cache)
+        return {} if recall is None else {"recall of the spans that are kept": recall}
 
     def by_label(self, predictions: Sequence[Prediction], examples: Sequence[Document]) -> list[dict[str, Any]]:
         """A row a metric, with its precision and recall."""
@@ -260,24 +251,42 @@ class Coreference(Task[Document]):
     @classmethod
     def example(cls, text: str, tokenise: Callable[[str], list[str]], where: str) -> Document:
         """A line is a document; its sentences are found first."""
+        if BEGIN.match(text):
+            raise ValueError(
+                f"{where}: expected a line of text for each document, found CoNLL-2012's columns: for these "
+                f"`elmo task evaluate MODEL FILE --predictions FOUND` writes what was found"
+            )
         found = (tokenise(sentence) for sentence in make_tokeniser("words").sentences(text))
         return Document([tokens for tokens in found if tokens], None, None, where)
 
     @staticmethod
     def show(example: Document, prediction: Prediction) -> str:
-        """[Ada]1 told [[her]1 sister]2 that [she]2 ..."""
+        """[Ada]1 told [[her]1 sister]2 that [she]2 ..., and the clusters, a line each."""
         tokens = example.tokens
         spans = [(*span, number) for number, cluster in enumerate(prediction, start=1) for span in cluster]
         for start, _, _ in spans:
             tokens[start] = f"[{tokens[start]}"
         for _, end, number in sorted(spans, key=lambda span: (span[1], -span[0])):
             tokens[end - 1] += f"]{number}"
-        return " ".join(tokens)
+        clusters = enumerate(mention_texts(example, prediction), start=1)
+        return "\n".join([" ".join(tokens), *(f"  {number}: {', '.join(texts)}" for number, texts in clusters)])
+
+    def as_json(self, example: Document, prediction: Prediction) -> dict[str, Any]:
+        """The spans are of the document's tokens, which `tokens` has by sentence."""
+        return {**super().as_json(example, prediction), "clusters": mention_texts(example, prediction)}
+
+
+def mention_texts(document: Document, clusters: Prediction) -> list[list[str]]:
+    tokens = document.tokens
+    return [[" ".join(tokens[start:end]) for start, end in cluster] for cluster in clusters]
 
 
 @torch.no_grad()
-def candidate_recall(model: TaskModel, documents: Sequence[Document], cache: LayerCache | None = None) -> float:
-    """Per cent of the key's mentions that are among the spans kept: more than this no antecedent can find."""
+def candidate_recall(
+    model: TaskModel, documents: Sequence[Document], cache: LayerCache | None = None
+) -> float | None:
+    """Per cent of the key's mentions that are among the spans kept: more than this no antecedent can find. None
+    where the key has no mention."""
     model.network.eval()
     kept = there = 0
     for document in documents:
@@ -287,4 +296,4 @@ def candidate_recall(model: TaskModel, documents: Sequence[Document], cache: Lay
         (scores,) = model.network(model.batch([document], cache))
         gold = {mention for cluster in clusters for mention in cluster}
         kept, there = kept + len(gold & set(scores.spans)), there + len(gold)
-    return 100 * kept / max(1, there)
+    return 100 * kept / there if there else None

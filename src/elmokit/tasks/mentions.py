@@ -41,11 +41,15 @@ class CorefSettings:
     singletons: bool = False  # predict and score clusters of one mention, as OntoNotes does not
 
     def __post_init__(self) -> None:
-        for name in ("max_width", "antecedents", "train_sentences"):
+        for name in ("cells", "hidden", "feature", "max_width", "antecedents", "train_sentences"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected 1 or more, found {getattr(self, name)}")
         if self.kept <= 0:
             raise ValueError(f"kept: expected more than 0, found {self.kept}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout: expected 0 or more and less than 1, found {self.dropout}")
+        if self.mention_weight < 0:
+            raise ValueError(f"mention_weight: expected 0 or more, found {self.mention_weight}")
         if self.singletons and not self.mention_weight:
             raise ValueError(
                 "singletons: expected a mention_weight of more than 0, found 0: nothing else tells the model "

@@ -15,7 +15,6 @@ and the length of contexts (all but a few are whole) are ours.
 from __future__ import annotations
 
 import json
-import re
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -111,13 +110,14 @@ class QuestionAnswering(Task[Question]):
 
     @classmethod
     def example(cls, text: str, tokenise: Callable[[str], list[str]], where: str) -> Question:
-        parts = [part.strip() for part in re.split(rf"{re.escape(BETWEEN)}|\t", text)]
+        parts = text.split(BETWEEN if BETWEEN in text else "\t")
         if len(parts) != 2:
             raise ValueError(
                 f"{where}: expected a context and a question with {BETWEEN} or a tab between, found "
                 f"{len(parts)} parts: {text[:60]!r}"
             )
-        return cls.ask(parts[0], parts[1], tokenise, where)
+        # Characters of the answer are counted from the line's beginning.
+        return cls.ask(parts[0].rstrip(), parts[1].strip(), tokenise, where)
 
     @classmethod
     def ask(cls, context: str, question: str, tokenise: Callable[[str], list[str]], where: str) -> Question:

@@ -116,6 +116,11 @@ class TaskRun:
         self._write_results()
         return True
 
+    @property
+    def results(self) -> dict[str, Any]:
+        """What a run that is finished has written."""
+        return parse_json((self.folder / RESULTS).read_bytes(), self.folder / RESULTS)
+
     def evaluate(self) -> dict[str, float]:
         return self.model.task.metrics(self.model.predict(self.dev, self.cache), self.dev)
 
@@ -146,7 +151,8 @@ class TaskRun:
             for indices in self._batches(number):
                 if stop():
                     return None
-                batch = self.model.batch([self.examples[i] for i in indices], self.cache)
+                examples = [self.model.task.excerpt(self.examples[i]) for i in indices]
+                batch = self.model.batch(examples, self.cache)
                 self._optimiser.zero_grad(set_to_none=True)
                 loss: Tensor = network.loss(network(batch), batch)
                 (loss + network.inputs.penalty()).backward()  # type: ignore[no-untyped-call]
@@ -259,6 +265,7 @@ class TaskRun:
             "examples": [len(self.examples), len(self.dev)],
             "mix": model.network.inputs.shares(),
             "by_label": model.task.by_label(predictions, self.dev),
+            "ceilings": model.task.ceilings(model, self.dev, self.cache),
         }
         write_file(self.folder / RESULTS, json.dumps(results, ensure_ascii=False, indent=1).encode())
         draw_curve(self.epochs, model.task, self.folder / CURVE)

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, BinaryIO, Literal, NamedTuple, cast
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
 BadLine = Literal["refuse", "skip", "replace"]
 
@@ -82,9 +82,11 @@ class LineReader:
     def _text_lines(self) -> Iterator[bytes]:
         stream, failures = _decompressed(self._raw, self.path)
         try:
-            head = stream.read(_FIRST_BLOCK)
+            head = stream.read1(_FIRST_BLOCK)  # what there is: who types a line waits for its answer
+            if not head:
+                return
             self._check_text(head)
-            yield from io.BytesIO(head + stream.readline())
+            yield from io.BytesIO(head if head.endswith(b"\n") else head + stream.readline())
             yield from stream
         except failures as error:
             raise ValueError(f"{self.path}: the compressed file is damaged or cut short: {error}") from None
@@ -257,11 +259,11 @@ def _open(path: Path) -> BinaryIO:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _decompressed(raw: BinaryIO, path: Path) -> tuple[IO[bytes], tuple[type[Exception], ...]]:
+def _decompressed(raw: BinaryIO, path: Path) -> tuple[io.BufferedIOBase, tuple[type[Exception], ...]]:
     """The stream of what is inside, and what it raises when that is damaged."""
     suffix = path.suffix.lower()
     if suffix == ".gz":
-        return cast(IO[bytes], gzip.open(raw)), (EOFError, zlib.error, gzip.BadGzipFile)
+        return gzip.open(raw), (EOFError, zlib.error, gzip.BadGzipFile)
     if suffix == ".bz2":
         return bz2.open(raw), (EOFError, OSError)
     if suffix == ".xz":
@@ -272,7 +274,7 @@ def _decompressed(raw: BinaryIO, path: Path) -> tuple[IO[bytes], tuple[type[Exce
         except ImportError:
             raise ValueError(f"{path}: .zst files need the extra: pip install 'elmokit[zstd]'") from None
         return io.BufferedReader(_Zstd(raw, zstandard.ZstdDecompressor())), (EOFError, zstandard.ZstdError)
-    return raw, ()
+    return cast(io.BufferedIOBase, raw), ()
 
 
 class _Zstd(io.RawIOBase):
