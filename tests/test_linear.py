@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from elmokit import Elmo
 from elmokit.analysis.linear import fit
+from elmokit.analysis.pairs import read_pairs
 
 
 def blobs(classes: int, examples: int = 3000, width: int = 24):
@@ -38,6 +40,24 @@ def test_it_equals_scikit_learn(classes, l2):
         accuracy = probe.accuracy(features[dev], labels[dev])
         assert accuracy == pytest.approx(theirs.score(standard[dev], labels[dev]), abs=0.001 + 1e-9)
     assert tight.iterations < 1000
+
+
+def test_it_equals_scikit_learn_on_the_layers_of_a_bilm():
+    """Few examples that can almost be told apart: a flat way to the minimum."""
+    linear_model = pytest.importorskip("sklearn.linear_model", reason="scikit-learn is not installed")
+    elmo = Elmo.from_pretrained("en-small")
+    contexts = (text for pair in read_pairs("en") for sense in pair.contexts for text in sense)
+    sentences = [elmo.tokens(text.replace("[", "").replace("]", "")) for text in contexts]
+    features = np.concatenate([layers[1] for layers in elmo.embed(sentences)])
+    letters = sorted({token[-1] for sentence in sentences for token in sentence})
+    labels = np.array([letters.index(token[-1]) for sentence in sentences for token in sentence])
+    train, dev = slice(0, 2500), slice(2500, 4000)
+    mean, scale = features[train].mean(axis=0), features[train].std(axis=0)
+    theirs = linear_model.LogisticRegression(tol=1e-6, max_iter=5000)
+    theirs.fit((features[train] - mean) / scale, labels[train])
+    expected = theirs.score((features[dev] - mean) / scale, labels[dev])
+    ours = fit(features[train], labels[train], len(letters)).accuracy(features[dev], labels[dev])
+    assert ours == pytest.approx(expected, abs=0.001 + 1e-9)
 
 
 def test_twice_the_same_to_the_bit_and_float16_is_enough():
