@@ -157,6 +157,11 @@ def test_json_and_saved_files(tmp_path, command, model_folder, corpus, vectors):
     assert rows[0]["its sentence"].replace("[", "").replace("]", "") == first["sentence"]
     assert saved.with_suffix(".svg").is_file()
     assert float(rows[0]["cosine"]) == pytest.approx(first["cosine"], abs=1e-5)
+    again = ["--corpus", corpus, "-m", model_folder, "--save", tmp_path / "saved"]
+    before = saved.read_bytes()
+    command("[강을] 건넜다 .", *again)
+    assert (tmp_path / "saved" / "neighbours-2.csv").is_file()  # a query's files are not another's
+    assert saved.read_bytes() == before
 
 
 def test_where_to_look_must_be_said_once(tmp_path, command, model_folder, corpus):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -87,7 +88,8 @@ def neighbours(
         typer.echo(json.dumps({"model": model, **result.to_dict()}, ensure_ascii=False, indent=2))
     else:
         _print(result)
-    save_exhibits([result.exhibit()], save)
+    free = next(n for n in itertools.count(1) if save is None or not (save / f"neighbours-{n}.csv").exists())
+    save_exhibits([result.exhibit(free)], save)  # beside those of other queries
 
 
 def _print(result: Neighbours) -> None:
