@@ -31,8 +31,8 @@ Labels = Sequence[int] | NDArray[np.integer[Any]]
 # Of powers of ten, the best or near it on parts of the training sets that were kept apart: parts of speech from
 # 5,000 to 184,000 words, Korean reviews from 500 to 20,000; features 64 to 256 wide, of small or random models.
 L2 = 1.0
-# Where a few thousand examples can almost be told apart, the way to the minimum is long and flat: at a tolerance of
-# 3e-4 accuracies were up to half a point from scikit-learn's. After so many steps they are the same.
+# Where a few thousand examples can almost be told apart, the way to the minimum is long and flat: with a tolerance
+# of 3e-4 accuracies were up to half a point from scikit-learn's. After so many steps they are the same.
 ITERATIONS = 500
 TOLERANCE = 1e-5  # the largest element of the mean loss's gradient by u
 ROWS = 8192  # at one time: their features and scores stay in the processor's cache
