@@ -16,7 +16,7 @@ from rich.console import Console
 
 from elmokit.analysis import exhibit as module
 from elmokit.analysis.classification import TextProbeResult
-from elmokit.analysis.exhibit import Exhibit, draw_bars, pattern_note, percent, stem
+from elmokit.analysis.exhibit import Exhibit, draw_bars, legend_below, pattern_note, percent, stem
 from elmokit.analysis.pairs import PairScore, PairsProbeResult
 from elmokit.analysis.senses import Score, SenseProbeResult, senses_exhibit
 from elmokit.analysis.tagging import TagProbeResult
@@ -126,6 +126,17 @@ def test_without_matplotlib_the_tables_remain(tmp_path, monkeypatch):
     assert [path.suffix for path in SHOWN.write(tmp_path)] == [".csv", ".json"]
     assert "pip install 'elmokit[train]'" in SHOWN.left_out()[0]
     assert replace(SHOWN, draw=None).left_out() == []
+
+
+def test_a_figure_that_fails_leaves_the_table(tmp_path):
+    failing = replace(SHOWN, draw=lambda figure: figure.no_such_thing())
+    assert [path.suffix for path in failing.write(tmp_path)] == [".csv", ".json"]
+    assert "drawing it failed (AttributeError" in failing.left_out()[0]
+
+
+def test_nothing_drawn_has_no_legend():
+    figure = replace(SHOWN, draw=lambda figure: legend_below(figure, [])).figure()
+    assert figure.legends == []
 
 
 def test_figures_have_labels_and_a_legend():

@@ -170,3 +170,11 @@ def test_without_matplotlib(monkeypatch):
     assert "<svg" not in page
     assert "the figure is left out: it needs matplotlib" in page
     assert "<table" in page
+
+
+def test_a_figure_that_fails_leaves_a_note_and_the_others():
+    failing = Exhibit("bad", "Bad", ("word",), (("kept",),), draw=lambda figure: figure.no_such_thing())
+    made = render_page("Report", {}, [Section("One", exhibits=[failing, chart()])])
+    assert "drawing it failed (AttributeError" in made
+    assert "kept" in made
+    assert Reader(made).tags.count("figure") == 1

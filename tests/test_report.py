@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from conftest import SENTENCES
+from elmokit import Elmo
 from elmokit.analysis.pairs import pairs_file
 from elmokit.cli import app
 from test_probe_senses import bank, corpus
@@ -62,6 +65,17 @@ def report(*arguments: object) -> str:
     return result.stderr
 
 
+def write_runs(runs: Path, model_folder: Path, scores: dict[str, dict[str, float]], **facts: object) -> Path:
+    """task -> variant -> the score of seed 0."""
+    for task, variants in scores.items():
+        for variant, score in variants.items():
+            mix = {} if variant.startswith("baseline") else {"input": {"s": [0.2, 0.3, 0.5], "gamma": 1.0}}
+            write_result(runs / task / variant / "seed-0", score, mix)
+    digest = Elmo.from_pretrained(model_folder).checkpoint.digest
+    (runs / "study.json").write_text(json.dumps({"model": digest, **facts}))
+    return runs
+
+
 class Page(HTMLParser):
     """Headings, notes of what is missing, figures, and whatever would be fetched."""
 
@@ -87,14 +101,7 @@ class Page(HTMLParser):
 
 
 def test_a_page_with_everything(tmp_path, data, model_folder):
-    runs = tmp_path / "runs"
-    for variant, score in (("baseline", 80.0), ("elmo", 85.0)):
-        mix = {} if variant == "baseline" else {"input": {"s": [0.2, 0.3, 0.5], "gamma": 1.0}}
-        write_result(runs / "pos" / variant / "seed-0", score, mix)
-    from elmokit import Elmo
-
-    digest = Elmo.from_pretrained(model_folder).checkpoint.digest
-    (runs / "study.json").write_text(json.dumps({"model": digest}))
+    runs = write_runs(tmp_path / "runs", model_folder, {"pos": {"baseline": 80.0, "elmo": 85.0}})
     told = report(
         model_folder, "--data", data, "--runs", runs, "-o", tmp_path / "r.html", "--save", tmp_path / "saved"
     )
@@ -154,6 +161,130 @@ def test_runs_of_another_model_are_not_shown(tmp_path, data, model_folder):
     assert any("another model" in note for note in Page(tmp_path / "r.html").missing)
 
 
+def test_every_task_that_has_runs_of_a_study_is_in_its_table(tmp_path, data, model_folder):
+    """Sentiment is none of the paper's three, nor in this data; ner has the runs that all studies share alone."""
+    both = {"baseline": 80.0, "elmo": 85.0}
+    scores = {
+        "sentiment": {**both, "last": 82.0, "baseline-0.01": 1.0, "elmo-0.01": 2.0},
+        "ner": both,
+        "pos": both,
+    }
+    runs = write_runs(tmp_path / "runs", model_folder, scores)
+    report(model_folder, "--data", data, "--runs", runs, "-o", tmp_path / "r.html", "--save", tmp_path / "saved")
+
+    def tasks(name: str) -> list[str]:
+        return [row[0] for row in json.loads((tmp_path / "saved" / f"{name}.json").read_text())["rows"]]
+
+    assert tasks("tasks") == ["pos", "sentiment", "ner"]
+    assert tasks("weighting") == ["sentiment"]
+    assert tasks("samples") == ["sentiment"] * 2
+    assert tasks("samples-epochs") == ["sentiment"] * 2
+    assert sum("Not run yet" in note for note in Page(tmp_path / "r.html").missing) == 1  # placement
+
+
+def test_only_small_shares_and_scores_of_nought_make_a_page(tmp_path, data, model_folder):
+    nought = dict.fromkeys(("baseline", "last", "lambda-1", "elmo"), 0.0)
+    scores = {"ner": {"baseline-0.001": 1.0, "elmo-0.001": 2.0}, "srl": nought}
+    runs = write_runs(tmp_path / "runs", model_folder, scores)
+    report(model_folder, "--data", data, "--runs", runs, "-o", tmp_path / "r.html")
+    page = Page(tmp_path / "r.html")
+    assert not any("drawing it failed" in note for note in page.missing)
+    assert "the score by the size of the training set" in page.text
+
+
+def test_runs_on_other_data_are_left_out_with_a_note(tmp_path, data, model_folder):
+    both = {"baseline": 80.0, "elmo": 85.0}
+    runs = write_runs(tmp_path / "runs", model_folder, {"pos": both, "ner": both})
+    (runs / "pos" / "data.json").write_text(json.dumps({"training file": "pos.conllu of 5 bytes"}))
+    report(model_folder, "--data", data, "--runs", runs, "-o", tmp_path / "r.html", "--save", tmp_path / "saved")
+    (note,) = [note for note in Page(tmp_path / "r.html").missing if "Without pos" in note]
+    assert "another training file (pos.conllu of 5 bytes, not pos.conllu of" in note
+    assert (tmp_path / "saved" / "tasks.csv").read_text().splitlines()[1].startswith("ner,")
+
+
+def test_the_commands_make_the_same_page(tmp_path, data, model_folder):
+    scores = {"pos": {f"{kind}{share}": 50.0 for kind in ("baseline", "elmo") for share in ("", "-0.5")}}
+    settings = ["train.epochs=2", "note=a b"]
+    runs = write_runs(tmp_path / "runs", model_folder, scores, recipe="paper", settings=settings)
+    (data / "glove.txt").rename(data / "static vectors.txt")
+    toml = (data / "study.toml").read_text().replace("glove.txt", "static vectors.txt")
+    (data / "study.toml").write_text(toml)
+    options = ("--limit", 100, "--seed", 7, "--shares", "0.5,1", "--runs", runs)
+    report(model_folder, "--data", data, "-o", tmp_path / "r.html", *options)
+    commands = [
+        shlex.split(line)
+        for block in re.findall(r"<pre><code>(.*?)</code>", (tmp_path / "r.html").read_text(), re.DOTALL)
+        for line in unescape(block).splitlines()
+    ]
+
+    def options_of(*names: str) -> str:
+        (found,) = [line for line in commands if line[1 : 1 + len(names)] == list(names)]
+        return " ".join(found[1 + len(names) :])
+
+    for names in (("probe", "tags"), ("probe", "wsd")):
+        assert options_of(*names).endswith("--limit 100 --seed 7")
+    assert "--seed 7" in options_of("polysemy", "bank")
+    own = f"-m {model_folder} --out {runs}"
+    recipe = "--recipe paper --set train.epochs=2 --set note=a b"
+    assert options_of("study", "tasks") == f"--data {data} --seeds 1 {recipe} {own}"  # pos is all that there is
+    assert options_of("study", "weighting") == f"--data {data} {recipe} {own}"
+    assert options_of("study", "samples") == f"--data {data} --shares 0.5,1 {recipe} {own}"
+    (data / "ner.conll").write_bytes((HERE / "tasks" / "ner.conll").read_bytes())
+    (data / "study.toml").write_text(f'{toml}\n[tasks.ner]\ntrain = "ner.conll"\ndev = "ner.conll"\n')
+    report(model_folder, "--data", data, "-o", tmp_path / "r.html", *options)
+    assert "--tasks pos --seeds 1" in (tmp_path / "r.html").read_text()  # ner could be run, and was not
+
+
+def test_vectors_that_are_missing_are_noted(tmp_path, data, model_folder):
+    (data / "glove.txt").unlink()
+    report(model_folder, "--data", data, "-o", tmp_path / "r.html")
+    page = Page(tmp_path / "r.html")
+    notes = [note for note in page.missing if "Without static vectors: there is no file" in note]
+    assert len(notes) == 2  # neighbours and parts of speech, which are made
+    assert "words compared" in page.text
+    (data / "study.toml").write_text((data / "study.toml").read_text().replace('vectors = "glove.txt"', ""))
+    report(model_folder, "--data", data, "-o", tmp_path / "r.html")
+    notes = [note for note in Page(tmp_path / "r.html").missing if "the data names no vectors" in note]
+    assert len(notes) == 2
+
+
+def test_without_its_pairs_a_word_is_drawn_from_the_text(tmp_path, data, model_folder):
+    toml = (data / "study.toml").read_text()
+    (data / "study.toml").write_text(toml[: toml.index("[senses]")])
+    (data / "pairs.json").unlink()
+    (data / "text.txt").write_text("the bank of the river\nher bank has money\n")
+    report(model_folder, "--data", data, "-o", tmp_path / "r.html", "--save", tmp_path / "saved")
+    assert (tmp_path / "saved" / "polysemy-bank.csv").is_file()
+    assert any("no sense is known: there is no file" in note for note in Page(tmp_path / "r.html").missing)
+
+
+def test_a_bad_query_does_not_take_the_others_with_it(tmp_path, data, model_folder):
+    toml = (data / "study.toml").read_text()
+    queries = 'queries = ["nothing is marked", "the [bank]", "[two] [marks]"]'
+    (data / "study.toml").write_text(re.sub("queries = .*", queries, toml))
+    report(model_folder, "--data", data, "-o", tmp_path / "r.html", "--save", tmp_path / "saved")
+    page = Page(tmp_path / "r.html")
+    (note,) = [note for note in page.missing if "Query 1 is left out" in note]
+    assert "nothing is marked" in note
+    assert "Query 3 is left out" in note
+    assert [path.stem for path in (tmp_path / "saved").glob("neighbours-*.csv")] == ["neighbours-2"]
+    assert page.text.count("elmo neighbours") == 1
+
+
+def test_where_it_is_written_is_seen_to_first(tmp_path, data, model_folder, monkeypatch):
+    report(model_folder, "--data", data, "-o", tmp_path / "new" / "folder" / "r.html")
+    assert (tmp_path / "new" / "folder" / "r.html").is_file()
+    monkeypatch.setattr("elmokit.study.report.make_report", lambda *_: pytest.fail("made before it was seen to"))
+    (tmp_path / "file").write_text("")
+    for options, message in (
+        (("-o", tmp_path), "expected the name of a file to write, found a folder"),
+        (("-o", tmp_path / "file" / "r.html"), "expected a folder to write to, found a file"),
+        (("--save", tmp_path / "file", "-o", tmp_path / "r.html"), "expected a folder to write to, found a file"),
+    ):
+        line = ["report", model_folder, "--data", data, *options]
+        assert message in str(CliRunner().invoke(app, [*map(str, line)]).exception)
+
+
 def test_nothing_at_all(tmp_path, model_folder):
     (tmp_path / "empty").mkdir()
     report(model_folder, "--data", tmp_path / "empty", "-o", tmp_path / "r.html")
@@ -164,7 +295,6 @@ def test_nothing_at_all(tmp_path, model_folder):
 
 def test_an_index_in_place_of_the_corpus(tmp_path, data, model_folder):
     pytest.importorskip("lancedb")
-    from elmokit import Elmo
     from elmokit.analysis.index import ContextIndex
 
     ContextIndex.build(Elmo.from_pretrained(model_folder), [data / "text.txt"], tmp_path / "i")

@@ -1,27 +1,17 @@
-"""Sweeps over tasks: what runs, what is skipped, what the tables say. Few runs are real: most are written down."""
+"""Sweeps over tasks: what runs, what is skipped, what is refused. Few runs are real: most are written down."""
 
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 import threading
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from elmokit.cli import app
 from elmokit.study.data import open_data
-from elmokit.study.experiments import EXPERIMENTS, put_into_page, read_shares
+from elmokit.study.experiments import read_shares
 from elmokit.study.sweep import BASELINE, ELMO, PLACEMENT, WEIGHTING, Sweep, sample_variants
-from elmokit.study.tables import (
-    error_reduction,
-    placement_exhibit,
-    samples_exhibit,
-    tasks_exhibit,
-    weights_exhibit,
-)
 
 TASKS = Path(__file__).parent / "tasks"
 SCORES = {"baseline": [80.0, 81.0, 82.0], "elmo": [85.0, 86.0, 87.0], "both": [84.0] * 3, "output": [70.0] * 3}
@@ -29,7 +19,10 @@ SCORES = {"baseline": [80.0, 81.0, 82.0], "elmo": [85.0, 86.0, 87.0], "both": [8
 
 @pytest.fixture
 def data(tmp_path):
-    folder = tmp_path / "data"
+    return write_data(tmp_path / "data")
+
+
+def write_data(folder):
     folder.mkdir()
     for name in ("pos.conllu", "ner.conll"):
         (folder / name).write_bytes((TASKS / name).read_bytes())
@@ -120,11 +113,133 @@ def test_stopping_ends_the_processes(tmp_path, data, monkeypatch):
 
 def test_a_folder_is_of_one_model_and_one_recipe(tmp_path, data):
     make_sweep(tmp_path, data)
+    write_result(tmp_path / "runs" / "pos" / "elmo" / "seed-0", 85.0)
     make_sweep(tmp_path, data)
     with pytest.raises(ValueError, match="another recipe"):
         make_sweep(tmp_path, data, recipe="paper")
     with pytest.raises(ValueError, match="another model"):
         Sweep(tmp_path / "runs", open_data(data), ["pos"], [ELMO], model="N", digest="d2")
+
+
+def test_a_folder_without_runs_is_nobodys(tmp_path, data):
+    """All of them failed, with settings that only a run finds wrong: the right ones are not refused."""
+    log = tmp_path / "runs" / "pos" / "elmo" / "seed-0.log"
+    make_sweep(tmp_path, data, settings=["train.learning_rate=-1.0"])
+    log.parent.mkdir(parents=True)
+    log.write_text("error")
+    make_sweep(tmp_path, data, settings=["train.epochs=1"])
+    assert json.loads((tmp_path / "runs" / "study.json").read_text())["settings"] == ["train.epochs=1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"recipe": "foo"}, r"pos: unknown recipe 'foo'.*laptop, paper"),
+        ({"settings": ["train.epoch=1"]}, r"pos: unknown key 'train.epoch': did you mean 'epochs'"),
+        ({"settings": ["nonsense"]}, r"pos: expected a setting such as .*=.*found 'nonsense'"),
+        ({"settings": ["train.epochs=many"]}, r"'train.epochs': expected int, found 'many'"),
+    ],
+)
+def test_what_cannot_run_claims_no_folder(tmp_path, data, options, message):
+    with pytest.raises(ValueError, match=message):
+        make_sweep(tmp_path, data, sample_variants([0.1, 1]), **options)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_settings_are_right_for_every_task(tmp_path, data):
+    toml = (data / "study.toml").read_text()
+    (data / "study.toml").write_text(toml + '\nsettings = ["train.epoch=1"]\n')  # of the last, ner
+    with pytest.raises(ValueError, match=r"ner: unknown key 'train.epoch'"):
+        make_sweep(tmp_path, data)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_task_named_twice_is_one(tmp_path, data):
+    assert open_data(data).choose(["ner", "ner"]) == ["ner"]
+    folders = [trial.folder for trial in make_sweep(tmp_path, data, tasks=("ner", "pos", "ner")).trials]
+    assert len(folders) == len(set(folders)) == 2 * 2 * 3
+
+
+def test_a_folder_is_of_one_set_of_data(tmp_path, data, monkeypatch):
+    sweep = make_sweep(tmp_path, data, seeds=1)
+    pretend(sweep, monkeypatch)
+    sweep.run(1)
+    moved = data.rename(tmp_path / "moved")
+    make_sweep(tmp_path, moved)  # the same files, elsewhere
+    size = (moved / "pos.conllu").stat().st_size
+    with (moved / "pos.conllu").open("a") as file:
+        file.write("\n")
+    refused = (
+        rf"runs.pos holds runs with another training file \(pos.conllu of {size} bytes, not .*{size + 1} bytes\)"
+    )
+    with pytest.raises(ValueError, match=refused):
+        make_sweep(tmp_path, moved)
+    make_sweep(tmp_path, moved, tasks=("ner",))
+
+
+def test_data_that_are_refused_are_written_down_for_no_task(tmp_path, data):
+    """Else the right ones would be refused next, for a task that did not say its data."""
+    make_sweep(tmp_path, data)
+    for task, name in (("pos", "pos.conllu"), ("ner", "ner.conll")):
+        write_result(tmp_path / "runs" / task / "elmo" / "seed-0", 85.0)
+        (data / name).write_text((TASKS / name).read_text() + "\n")
+    (tmp_path / "runs" / "ner" / "data.json").unlink()
+    with pytest.raises(ValueError, match="another training file"):
+        make_sweep(tmp_path, data, tasks=("ner", "pos"))
+    assert not (tmp_path / "runs" / "ner" / "data.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [("limit = 3", r"another limit \(None, not 3\)"), ('settings = ["train.epochs=8"]', "another settings")],
+)
+def test_a_task_has_one_limit_and_settings_of_its_own(tmp_path, data, change, message):
+    make_sweep(tmp_path, data)
+    write_result(tmp_path / "runs" / "ner" / "elmo" / "seed-0", 85.0)
+    (data / "study.toml").write_text((data / "study.toml").read_text() + f"\n{change}\n")
+    with pytest.raises(ValueError, match=message):
+        make_sweep(tmp_path, data)
+
+
+def test_a_folder_has_one_file_of_vectors(tmp_path, data):
+    toml = (data / "study.toml").read_text()
+    (data / "study.toml").write_text('vectors = "glove.txt"\n' + toml)
+    with pytest.raises(ValueError, match=r"vectors: there is no file .*glove.txt"):
+        make_sweep(tmp_path, data)
+    (data / "glove.txt").write_text("a 1\n")
+    make_sweep(tmp_path, data)
+    write_result(tmp_path / "runs" / "pos" / "elmo" / "seed-0", 85.0)
+    (data / "study.toml").write_text(toml)
+    with pytest.raises(ValueError, match=r"another vectors \(glove.txt of 4 bytes, not None\)"):
+        make_sweep(tmp_path, data)
+
+
+def test_a_folder_of_before_does_not_say_its_data_and_is_told_them(tmp_path, data):
+    runs = tmp_path / "runs"
+    write_result(runs / "pos" / "elmo" / "seed-0", 85.0)
+    (runs / "pos" / "examples.json").write_text('{"train": 3394}')
+    (runs / "study.json").write_text(
+        json.dumps({"elmokit": "0.1.0", "model": "d1", "recipe": "laptop", "settings": []})
+    )
+    sweep = make_sweep(tmp_path, data, tasks=("pos",), seeds=1)
+    assert [result.score for result in sweep.results()] == [85.0]
+    assert json.loads((runs / "pos" / "data.json").read_text())["dev file"].startswith("pos.conllu of ")
+
+
+def test_the_examples_are_counted_once_and_again_when_the_data_change(tmp_path, data):
+    variants, sentences = sample_variants([0.5]), (TASKS / "pos.conllu").read_text().strip().split("\n\n")
+    half = str(round(len(sentences) / 2))
+    assert options_of(make_sweep(tmp_path, data, variants), "elmo-0.5")["--limit"] == half
+    assert json.loads((tmp_path / "runs" / "pos" / "data.json").read_text())["examples"] == len(sentences)
+    (data / "pos.conllu").write_text("\n\n".join(sentences[:4]) + "\n\n")
+    assert options_of(make_sweep(tmp_path, data, variants), "elmo-0.5")["--limit"] == "2"
+
+
+def test_no_task_at_all(tmp_path, data):
+    with pytest.raises(
+        ValueError, match=r"no task whose files are there: it names pos, ner, and --tasks NAME says"
+    ):
+        make_sweep(tmp_path, data, tasks=())
 
 
 def options_of(sweep, name, task="pos"):
@@ -154,100 +269,10 @@ def test_a_share_of_the_data_is_a_limit_and_more_epochs(tmp_path, data):
     assert longer == ["train.epochs=20", "train.patience=20", "train.decay=0.5"]  # 8 ^ (1/3) is 2
 
 
-def test_table_1_by_hand(tmp_path, data, monkeypatch):
-    sweep = make_sweep(tmp_path, data)
-    pretend(sweep, monkeypatch)
-    sweep.run(1)
-    exhibit = tasks_exhibit(sweep.results(), open_data(data))
-    row = dict(zip(exhibit.columns, exhibit.rows[0]))
-    assert row["task"] == "our pos"
-    assert row["baseline"] == pytest.approx(81)
-    assert row["+ ELMo"] == pytest.approx(86)
-    assert row["± baseline"] == pytest.approx(statistics.stdev([80, 81, 82]))
-    assert row["errors gone, %"] == pytest.approx(100 * 5 / 19)
-    assert row["paper's, %"] == 21
-    assert "appears: ahead in pos, ner" in exhibit.notes[-1]
-    assert exhibit.svg().startswith("<?xml")
-    assert error_reduction(100, 100) == 0
-
-
-def test_a_gain_within_the_deviation_does_not_count(tmp_path, data, monkeypatch):
-    sweep = make_sweep(tmp_path, data)
-    pretend(sweep, monkeypatch, {"baseline": [70.0, 80.0, 90.0], "elmo": [85.0, 86.0, 87.0]})
-    sweep.run(1)
-    assert "does not appear" in tasks_exhibit(sweep.results(), open_data(data)).notes[-1]
-
-
-def test_placement_and_weights(tmp_path, data, monkeypatch):
-    sweep = make_sweep(tmp_path, data, PLACEMENT)
-    pretend(sweep, monkeypatch)
-    sweep.run(1)
-    exhibit = placement_exhibit(sweep.results(), open_data(data))
-    assert "pos: ELMo at the input" in exhibit.notes[0]
-    assert len(set(exhibit.columns)) == len(exhibit.columns)
-    weights = weights_exhibit(sweep.results())
-    assert {row[1] for row in weights.rows} >= {"input", "input (of both)", "output (of both)"}
-    assert weights.rows[0][2:6] == pytest.approx((0.2, 0.5, 0.3, 1.5))
-    assert exhibit.svg()
-    assert weights.svg()
-
-
-def test_what_is_compared_has_the_same_seeds(tmp_path, data, monkeypatch):
-    """ELMo has a lucky second seed; the other places have the first alone."""
-    sweep = make_sweep(tmp_path, data, (BASELINE, ELMO), ("pos",), seeds=2)
-    pretend(sweep, monkeypatch, {"baseline": [80.0, 82.0], "elmo": [84.0, 90.0]})
-    sweep.run(1)
-    sweep = make_sweep(tmp_path, data, PLACEMENT, ("pos",), seeds=2)
-    for name, score in (("both", 85.0), ("output", 83.0)):
-        write_result(tmp_path / "runs" / "pos" / name / "seed-0", score)
-    exhibit = placement_exhibit(sweep.results(), open_data(data))
-    row = dict(zip(exhibit.columns, exhibit.rows[0]))
-    assert (row["baseline"], row["ELMo at the input"]) == (80, 84)
-    assert row["seeds"] == 1
-    assert "pos: ELMo at both" in exhibit.notes[0]
-
-
-def test_samples(tmp_path, data, monkeypatch):
-    shares = [0.1, 1.0]
-    sweep = make_sweep(tmp_path, data, sample_variants(shares), seeds=1)
-    pretend(sweep, monkeypatch, {"baseline-0.1": [50.0], "elmo-0.1": [49.0], "baseline": [80.0], "elmo": [81.0]})
-    sweep.run(1)
-    exhibit = samples_exhibit(sweep.results(), open_data(data), shares)
-    assert [row[1] for row in exhibit.rows] == [10, 100, 10, 100]
-    assert "does not appear: below at pos at 10.0%, ner at 10.0%" in exhibit.notes[-1]
-    assert exhibit.svg()
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_too_little_done_is_an_empty_table(tmp_path, data, name):
-    for exhibit in EXPERIMENTS[name].exhibits([], open_data(data), [1.0]):
-        assert exhibit.rows == ()
-        assert exhibit.svg() is None
-
-
 @pytest.mark.parametrize("text", ["a", "0", "2", "0.1,-1", ""])
 def test_shares_that_are_none(text):
     with pytest.raises(ValueError, match="shares"):
         read_shares(text)
-
-
-def test_the_page_gets_the_table_between_its_marks(tmp_path, data, monkeypatch):
-    sweep = make_sweep(tmp_path, data)
-    pretend(sweep, monkeypatch)
-    sweep.run(1)
-    page = tmp_path / "results.md"
-    exhibit = tasks_exhibit(sweep.results(), open_data(data))
-    page.write_text("# Before\n<!-- tasks -->\nold\n<!-- end tasks -->\nafter\n")
-    put_into_page(page, exhibit)
-    put_into_page(page, exhibit)
-    text = page.read_text()
-    assert text.startswith("# Before\n<!-- tasks -->\n| task |")
-    assert text.endswith("<!-- end tasks -->\nafter\n")
-    assert "old" not in text
-    assert text.count("our pos") == 1
-    page.write_text("no marks")
-    with pytest.raises(ValueError, match="no place"):
-        put_into_page(page, exhibit)
 
 
 def test_data_that_is_not_right(tmp_path, data):
@@ -272,13 +297,6 @@ def test_layouts(tmp_path, data):
         open_data(data, "kr")
 
 
-def test_no_two_exhibits_of_all_experiments_share_a_name(tmp_path, data):
-    """Else one's table would take the other's place, in a page and among saved files."""
-    found = open_data(data)
-    names = [exhibit.name for e in EXPERIMENTS.values() for exhibit in e.exhibits([], found, [0.1, 1.0])]
-    assert len(names) == len(set(names)) >= 6
-
-
 def test_tasks_without_their_files_are_left_out(tmp_path, data):
     (data / "ner.conll").unlink()
     found = open_data(data)
@@ -286,22 +304,3 @@ def test_tasks_without_their_files_are_left_out(tmp_path, data):
     with pytest.raises(ValueError, match="there is no file"):
         found.choose(["ner"])
     assert open_data(tmp_path).choose(None) == []  # the pack's layout, and nothing of it
-
-
-def test_a_real_study_by_the_command(tmp_path, data, model_folder):
-    line = ["study", "tasks", "--data", data, "-m", model_folder, "--out", tmp_path / "runs", "--tasks", "pos"]
-    line += ["--seeds", 1, "--set", "cells=8", "--set", "train.epochs=1", "--cache", tmp_path / "cache", "--json"]
-    result = CliRunner().invoke(app, [*map(str, line), "--save", str(tmp_path / "saved")])
-    assert result.exit_code == 0, result.output + repr(result.exception)
-    tables = {table["name"]: table for table in json.loads(result.stdout)}
-    assert len(tables["tasks"]["rows"]) == 1
-    assert sum(tables["weights"]["rows"][0][2:5]) == pytest.approx(1)
-    assert {path.suffix for path in (tmp_path / "saved").glob("tasks.*")} == {".csv", ".json", ".png", ".svg"}
-    assert "pos, elmo, seed 0" in result.stderr
-
-
-def test_a_study_whose_runs_fail_says_where_the_reason_is(tmp_path, data, model_folder):
-    line = ["study", "tasks", "--data", data, "-m", model_folder, "--out", tmp_path / "runs", "--tasks", "pos"]
-    result = CliRunner().invoke(app, [*map(str, line), "--seeds", "1", "--set", "cells=-1"])
-    assert isinstance(result.exception, ValueError)
-    assert "seed-0.log" in str(result.exception)

@@ -13,7 +13,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -184,13 +184,9 @@ class Exhibit:
         """NAME.csv, NAME.json and, if there is a figure, NAME.png and NAME.svg: the same bytes every time."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        svg = self.svg()
-        contents = {
-            "csv": self.csv().encode(),
-            "json": self.json().encode(),
-            "png": self.png(),
-            "svg": None if svg is None else svg.encode(),
-        }
+        contents: dict[str, bytes | None] = {"csv": self.csv().encode(), "json": self.json().encode()}
+        with suppress(Exception):  # the table is there without its figure: left_out() says why
+            contents |= {"png": self.png(), "svg": (self.svg() or "").encode() or None}
         written = []
         for suffix, content in contents.items():
             if content is not None:
@@ -200,15 +196,16 @@ class Exhibit:
         return written
 
     def left_out(self) -> list[str]:
-        """What this machine cannot draw of the figure, and what to do about it."""
+        """What cannot be drawn of the figure, and what to do about it."""
         if self.draw is None:
             return []
-        figure = self.figure()
-        if figure is None:
+        try:
+            svg = self.svg()
+        except Exception as error:
+            return [undrawn(error)]
+        if svg is None:
             return [NO_MATPLOTLIB]
-        from matplotlib.text import Text
-
-        if HANGUL.search(" ".join(text.get_text() for text in figure.findobj(Text))) and not _hangul_fonts():
+        if HANGUL.search(svg) and not _hangul_fonts():
             return [
                 "no Korean font is installed: Korean letters are boxes in the PNG (install NanumGothic or Noto "
                 "Sans CJK); the SVG has them as text"
@@ -233,6 +230,11 @@ def layer_name(layer: int) -> str:
 def pattern_note(pattern: str, holds: bool, found: str) -> str:
     """Whether what the paper found is found here, and by which figures."""
     return f"The paper's pattern ({pattern}) {'appears' if holds else 'does not appear'}: {found}."
+
+
+def undrawn(error: Exception) -> str:
+    """A note in place of a figure: whatever is wrong with it, the table is worth having."""
+    return f"the figure is left out: drawing it failed ({type(error).__name__}: {error})"
 
 
 def can_draw() -> bool:
@@ -310,11 +312,26 @@ def plain(axes: Any, grid: str = "both") -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
+def panels(figure: Any, count: int, across: int = 3) -> list[Any]:
+    """So many axes, a few in a row; more rows make the figure higher."""
+    rows = math.ceil(count / across)
+    figure.set_size_inches(6.4, 3.2 * rows + 0.6)
+    grid = list(figure.subplots(rows, min(count, across), squeeze=False).flat)
+    for axes in grid[count:]:
+        axes.remove()
+    return grid[:count]
+
+
 def legend_below(figure: Any, drawn: Sequence[Any]) -> None:
-    """What was drawn, by its labels, below the figure."""
+    """What was drawn, by its labels, below the figure; what several panels have is there once."""
+    drawn = list({str(artist.get_label()): artist for artist in drawn}.values())
+    if not drawn:
+        return
     labels = [str(artist.get_label()) for artist in drawn]
     labels = [label if len(label) <= 48 else label[:47] + "…" for label in labels]
-    columns = 2 if max(map(len, labels)) > 24 else min(len(labels), 4)
+    columns = min(len(labels), 4)
+    if max(map(len, labels)) > 24 or columns * sum(map(len, labels)) / len(labels) > 64:  # letters of a row
+        columns = 2
     figure.legend(drawn, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
 
 

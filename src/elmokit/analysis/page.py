@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from xml.etree import ElementTree
 
-from elmokit.analysis.exhibit import INK, NO_MATPLOTLIB, PAPER, Exhibit
+from elmokit.analysis.exhibit import INK, NO_MATPLOTLIB, PAPER, Exhibit, undrawn
 
 _KOREAN = re.compile("[\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3]+(?: [\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3]+)*")
 _XLINK = "{http://www.w3.org/1999/xlink}"
@@ -158,7 +158,7 @@ def _section(section: Section, place: str) -> str:
     parts = [f'<section id="{place}">', f"<h2>{_text(section.heading)}</h2>"]
     parts += [f"<p>{_text(part)}</p>" for part in section.text.split("\n\n") if part.strip()]
     if section.missing:
-        parts.append(f'<p class="missing" role="note">{_text(section.missing)}</p>')
+        parts.append(_missing(section.missing))
     for number, exhibit in enumerate(section.exhibits, start=1):
         parts.append(_exhibit(exhibit, f"{place}-{number}"))
     if section.command:
@@ -169,15 +169,27 @@ def _section(section: Section, place: str) -> str:
 def _exhibit(exhibit: Exhibit, place: str) -> str:
     paper = f' <span class="quiet">({_text(exhibit.paper)} of the paper)</span>' if exhibit.paper else ""
     parts = [f'<article id="{place}">', f"<h3>{_text(exhibit.title)}{paper}</h3>"]
-    svg = exhibit.svg(transparent=True)
-    if svg is not None:
-        parts.append(f"<figure>{inline_svg(svg, f'{place}-figure', exhibit.title)}</figure>")
-    elif exhibit.draw is not None:
-        parts.append(f'<p class="missing" role="note">{_text(NO_MATPLOTLIB)}</p>')
+    if exhibit.draw is not None:
+        parts.append(_figure(exhibit, f"{place}-figure"))
     parts.append(_table(exhibit))
     if exhibit.notes:
         parts.append('<ul class="notes">' + "".join(f"<li>{_text(note)}</li>" for note in exhibit.notes) + "</ul>")
     return "\n".join([*parts, "</article>"])
+
+
+def _figure(exhibit: Exhibit, place: str) -> str:
+    """One that cannot be drawn leaves a note: the page has others, and every table."""
+    try:
+        svg = exhibit.svg(transparent=True)
+        if svg is None:
+            return _missing(NO_MATPLOTLIB)
+        return f"<figure>{inline_svg(svg, place, exhibit.title)}</figure>"
+    except Exception as error:
+        return _missing(undrawn(error))
+
+
+def _missing(note: str) -> str:
+    return f'<p class="missing" role="note">{_text(note)}</p>'
 
 
 def _table(exhibit: Exhibit) -> str:

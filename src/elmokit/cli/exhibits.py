@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +15,27 @@ if TYPE_CHECKING:
     from elmokit.analysis.exhibit import Exhibit
     from elmokit.analysis.layers import Report
 
+
+def ready_folder(folder: Path | None) -> Path | None:
+    """Made and writable before the work begins: what is refused after it is lost."""
+    if folder is None:
+        return None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ValueError(f"{folder}: expected a folder to write to, found a file in its place") from None
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"{folder}: expected a folder to write to, found one that may not be written to")
+    return folder
+
+
 Save = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Write the table (.csv, .json) and the figure (.png, .svg) to this folder."),
+    typer.Option(
+        metavar="DIR",
+        help="Write the table (.csv, .json) and the figure (.png, .svg) to this folder.",
+        callback=ready_folder,
+    ),
 ]
 
 
@@ -46,6 +65,12 @@ def save_exhibits(exhibits: Sequence[Exhibit], folder: Path | None) -> None:
             typer.echo(f"wrote {path}", err=True)
         for reason in exhibit.left_out():
             typer.echo(f"{exhibit.name}: {reason}", err=True)
+
+
+def ready_file(path: Path) -> None:
+    if path.is_dir():
+        raise ValueError(f"{path}: expected the name of a file to write, found a folder")
+    ready_folder(path.parent)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.exhibits import Save, progress, save_exhibits
+from elmokit.cli.exhibits import Save, progress, ready_file, save_exhibits
 from elmokit.cli.options import Data, Layout, Threads, use_threads
 
 
@@ -48,6 +48,7 @@ def report(
 
     `elmo report my-model --data my-data --limit 2000 -o quick.html`
     """
+    ready_file(output)
     use_threads(threads)
     import datetime
 

@@ -17,6 +17,8 @@ from elmokit.cli.options import AsJson, Data, Layout, Model
 
 if TYPE_CHECKING:
     from elmokit.analysis.exhibit import Exhibit
+    from elmokit.study.data import StudyData
+    from elmokit.study.experiments import Experiment
     from elmokit.study.sweep import Measured, Sweep, Trial
 
 What = Literal["tasks", "weighting", "placement", "samples"]
@@ -38,7 +40,10 @@ def study(
     out: Annotated[Path, typer.Option("--out", "-o", help="The runs' folder; studies of one model share it.")],
     tasks: Annotated[
         str | None,
-        typer.Option(help="With commas between; by default all, squad,entailment,srl or ner,srl as in the paper."),
+        typer.Option(
+            help="With commas between; by default all, squad,entailment,srl or ner,srl as in the paper, or all "
+            "where the data has none of these."
+        ),
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each variant: 3 of tasks, else 1.")] = None,
     shares: Annotated[
@@ -62,6 +67,7 @@ def study(
     """The paper's experiments with tasks: many runs of `elmo task train`, in parallel, and their table.
 
     Stopped, the same command goes on; what is done, also by another study of the same folder, is not done again.
+    Runs that fail do not keep the others' table from you: their logs are named at the end.
 
     Examples:
 
@@ -73,18 +79,17 @@ def study(
     """
     from elmokit.embed.embedder import Elmo
     from elmokit.study.data import open_data
-    from elmokit.study.experiments import EXPERIMENTS, read_shares
+    from elmokit.study.experiments import EXPERIMENTS, check_page, read_shares
     from elmokit.study.sweep import Sweep
 
     experiment = EXPERIMENTS[what]
     found, sizes = open_data(data, layout), read_shares(shares)
-    chosen = found.choose(tasks.split(",") if tasks else None)
-    if tasks is None and experiment.tasks is not None:
-        chosen = [name for name in chosen if name in experiment.tasks]
+    if page is not None:
+        check_page(page, [exhibit.name for exhibit in experiment.exhibits([], found, sizes)])
     sweep = Sweep(
         out,
         found,
-        chosen,
+        _choose(experiment, found, tasks),
         experiment.variants(sizes),
         model=model,
         digest=Elmo.from_pretrained(model).checkpoint.digest,
@@ -93,12 +98,34 @@ def study(
         settings=settings or (),
         cache=cache,
     )
-    results = _run(sweep, jobs or os.cpu_count() or 1)
-    _show(experiment.exhibits(results, found, sizes), save, page, as_json)
+    failed = _run(sweep, jobs or os.cpu_count() or 1)
+    _show(experiment.exhibits(sweep.results(), found, sizes), save, page, as_json)
+    if sweep.stopped:
+        typer.echo("stopped; the same command goes on", err=True)
+    if failed:
+        logs = ", ".join(str(trial.log) for trial in failed[:3])
+        raise ValueError(f"{len(failed)} of the runs failed: the reasons are at the end of {logs}")
+    if sweep.stopped:
+        raise typer.Exit(130)
 
 
-def _run(sweep: Sweep, jobs: int) -> list[Measured]:
-    """All of it, with a line a run; Ctrl-C ends the runs at hand, which keep the epochs that they have done."""
+def _choose(experiment: Experiment, data: StudyData, tasks: str | None) -> list[str]:
+    """Those that are asked for, else the paper's; all, where the data has none of these, and a line says so."""
+    if tasks is not None:
+        return data.choose([name.strip() for name in tasks.split(",")])
+    there = data.choose(None)
+    chosen = experiment.usual(there)
+    if experiment.tasks is not None and chosen and not set(chosen) & set(experiment.tasks):
+        typer.echo(
+            f"the data has none of {', '.join(experiment.tasks)}: taking {', '.join(chosen)}; --tasks chooses",
+            err=True,
+        )
+    return chosen
+
+
+def _run(sweep: Sweep, jobs: int) -> list[Trial]:
+    """All of it, with a line a run; Ctrl-C ends the runs at hand, which keep the epochs that they have done. The
+    runs that failed are returned."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -120,16 +147,10 @@ def _run(sweep: Sweep, jobs: int) -> list[Measured]:
                 console.print(f"{trial.task}, {trial.variant.name}, seed {trial.seed}: {outcome}", highlight=False)
                 bar.advance(shown)
 
-            failed = sweep.run(jobs, tell)
+            return sweep.run(jobs, tell)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if failed:
-        logs = ", ".join(str(trial.log) for trial in failed[:3])
-        raise ValueError(f"{len(failed)} of the runs failed: the reasons are at the end of {logs}")
-    if sweep.stopped:
-        typer.echo("stopped; the same command goes on", err=True)
-    return sweep.results()
 
 
 def _show(exhibits: Sequence[Exhibit], save: Path | None, page: Path | None, as_json: bool) -> None:
@@ -144,6 +165,5 @@ def _show(exhibits: Sequence[Exhibit], save: Path | None, page: Path | None, as_
         for exhibit in exhibits:
             print_exhibit(exhibit)
     save_exhibits(exhibits, save)
-    for exhibit in exhibits if page is not None else ():
-        assert page is not None
-        put_into_page(page, exhibit)
+    for name in put_into_page(page, exhibits) if page is not None and exhibits else ():
+        typer.echo(f"{page} has no line <!-- {name} -->: its table is left out", err=True)

@@ -59,14 +59,28 @@ class StudyData:
         return found
 
     def choose(self, names: list[str] | None) -> list[str]:
-        """These tasks, or all whose files are there."""
+        """These tasks, each once, or all whose files are there."""
         if names:
             for name in names:
                 absent = missing(self.task(name).train, self.task(name).dev)
                 if absent:
                     raise ValueError(f"{name}: there is no file {absent[0]}")
-            return names
+            return list(dict.fromkeys(names))
         return [n for n in self.tasks if not missing(self.tasks[n].train, self.tasks[n].dev)]
+
+    def title(self, name: str) -> str:
+        """As people see a task; one that only a folder of runs knows has its name alone."""
+        return self.task(name).title or name if name in self.tasks else name
+
+    def paper(self, name: str) -> float | None:
+        return self.task(name).paper if name in self.tasks else None
+
+    def facts(self, name: str) -> dict[str, Any]:
+        """What a task's runs are made of: files by name and size, for data may move; none that is not there."""
+        task = self.task(name)
+        files = {"training file": task.train, "dev file": task.dev, "vectors": self.vectors}
+        known = {kind: path and _described(path) for kind, path in files.items() if not missing(path)}
+        return {**known, "limit": task.limit, "settings": list(task.settings)}
 
 
 def open_data(folder: str | Path, layout: str | None = None) -> StudyData:
@@ -114,6 +128,10 @@ def open_data(folder: str | Path, layout: str | None = None) -> StudyData:
             index=senses.index and here(senses.index),
         ),
     )
+
+
+def _described(path: str) -> str:
+    return f"{Path(path).name} of {Path(path).stat().st_size} bytes"
 
 
 def missing(*paths: str | None) -> list[str]:

@@ -9,14 +9,9 @@ from pathlib import Path
 from elmokit.analysis.exhibit import Exhibit
 from elmokit.atomic import write_file
 from elmokit.study.data import StudyData
+from elmokit.study.samples import epochs_exhibit, samples_exhibit
 from elmokit.study.sweep import BASELINE, ELMO, PLACEMENT, WEIGHTING, Measured, Variant, sample_variants
-from elmokit.study.tables import (
-    placement_exhibit,
-    samples_exhibit,
-    tasks_exhibit,
-    weighting_exhibit,
-    weights_exhibit,
-)
+from elmokit.study.tables import placement_exhibit, tasks_exhibit, weighting_exhibit, weights_exhibit
 
 THREE = ("squad", "entailment", "srl")  # the paper's choice for Tables 2 and 3
 Shares = Sequence[float]
@@ -28,6 +23,10 @@ class Experiment:
     exhibits: Callable[[Sequence[Measured], StudyData, Shares], list[Exhibit]]
     tasks: tuple[str, ...] | None  # by default; None is all
     seeds: int
+
+    def usual(self, tasks: Sequence[str]) -> list[str]:
+        """Of the tasks that there are the paper's choice; all of them, where it has none of these."""
+        return [task for task in tasks if self.tasks is None or task in self.tasks] or list(tasks)
 
 
 EXPERIMENTS = {
@@ -54,7 +53,7 @@ EXPERIMENTS = {
     ),
     "samples": Experiment(
         sample_variants,
-        lambda results, data, shares: [samples_exhibit(results, data, shares)],
+        lambda results, data, shares: [samples_exhibit(results, data, shares), epochs_exhibit(results, data)],
         ("ner", "srl"),
         1,
     ),
@@ -72,12 +71,40 @@ def read_shares(text: str) -> list[float]:
     return shares
 
 
-def put_into_page(page: Path, exhibit: Exhibit) -> None:
-    """The exhibit between its two marks in a Markdown page, in place of what was there."""
+def places(page: Path, names: Sequence[str]) -> list[str]:
+    """Those of the exhibits that have their two marks in a Markdown page."""
     text = page.read_text(encoding="utf-8")
-    begin, end = f"<!-- {exhibit.name} -->\n", f"<!-- end {exhibit.name} -->"
-    before, found, rest = text.partition(begin)
-    _, closed, after = rest.partition(end)
-    if not found or not closed:
-        raise ValueError(f"{page} has no place for it: expected a line {begin.strip()} and later a line {end}")
-    write_file(page, f"{before}{begin}{exhibit.markdown()}{end}{after}".encode())
+    found = []
+    for name in names:
+        begin, end = _marks(name)
+        _, begun, rest = text.partition(begin)
+        if begun and end not in rest:
+            raise ValueError(f"{page}: after the line {begin.strip()} expected a line {end}, found none")
+        if begun:
+            found.append(name)
+    return found
+
+
+def check_page(page: Path, names: Sequence[str]) -> None:
+    if not places(page, names):
+        begin, end = _marks(names[0])
+        raise ValueError(
+            f"{page} has no place for {' or '.join(names)}: expected a line {begin.strip()} and later a line {end}"
+        )
+
+
+def put_into_page(page: Path, exhibits: Sequence[Exhibit]) -> list[str]:
+    """Each exhibit between its marks, in place of what was there; the names of those that have none."""
+    wanted = places(page, [exhibit.name for exhibit in exhibits])
+    text = page.read_text(encoding="utf-8")
+    for exhibit in exhibits:
+        if exhibit.name in wanted:
+            begin, end = _marks(exhibit.name)
+            before, _, rest = text.partition(begin)
+            text = f"{before}{begin}{exhibit.markdown()}{end}{rest.partition(end)[2]}"
+    write_file(page, text.encode())
+    return [exhibit.name for exhibit in exhibits if exhibit.name not in wanted]
+
+
+def _marks(name: str) -> tuple[str, str]:
+    return f"<!-- {name} -->\n", f"<!-- end {name} -->"

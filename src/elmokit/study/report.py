@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from elmokit import __version__
 from elmokit.analysis.exhibit import Exhibit
 from elmokit.analysis.framework import SenseCorpus, read_senses, read_wordnet_index
 from elmokit.analysis.index import ContextIndex
 from elmokit.analysis.layers import Report, silent
-from elmokit.analysis.neighbours import corpus_neighbours, index_neighbours
+from elmokit.analysis.neighbours import Neighbours, corpus_neighbours, index_neighbours
 from elmokit.analysis.page import Section, render_page
 from elmokit.analysis.pairs import pairs_file, probe_pairs, read_pairs
 from elmokit.analysis.polysemy import (
@@ -29,7 +29,10 @@ from elmokit.embed.contexts import read_marked
 from elmokit.embed.embedder import Elmo
 from elmokit.study.data import StudyData, missing
 from elmokit.study.experiments import EXPERIMENTS
-from elmokit.study.sweep import read_results
+from elmokit.study.sweep import BASELINE, ELMO, Measured, check_data, read_results, read_study
+from elmokit.tasks import TASKS
+
+RECIPE, RUNS = "laptop", "runs"  # the default of `elmo study`, and a folder for who has none
 
 
 @dataclass(frozen=True)
@@ -86,28 +89,81 @@ def _command(*parts: object) -> str:
     return "elmo " + " ".join(shlex.quote(str(part)) for part in parts if part is not None)
 
 
+def _limited(plan: ReportPlan) -> tuple[object, ...]:
+    """The options of the probes that learn from some of the sentences."""
+    return (*(("--limit", plan.limit) if plan.limit else ()), *_seeded(plan))
+
+
+def _seeded(plan: ReportPlan) -> tuple[object, ...]:
+    return ("--seed", plan.seed) if plan.seed else ()
+
+
 def _study(plan: ReportPlan, elmo: Elmo, name: str) -> Section:
     heading, text = STUDIES[name]
-    runs = plan.runs or Path("runs")
-    given = ("--layout", plan.layout) if plan.layout else ()
-    command = _command("study", name, "--data", plan.folder, *given, "-m", plan.model, "--out", runs)
+    notes: list[str] = []
+    exhibits: list[Exhibit] = []
+    command = _study_command(plan, name)
     try:
-        exhibits = _study_exhibits(plan, elmo, name)
-    except ValueError as error:
-        return Section(heading, text, missing=f"Not made: {error}.", command=command)
-    note = "" if exhibits else f"Not run yet. The command below does it; then make the page with --runs {runs}."
-    return Section(heading, text, exhibits, note, command)
+        if plan.runs is not None and plan.runs.is_dir():
+            results, notes = _results(plan, plan.runs, elmo, name)
+            exhibits = [e for e in EXPERIMENTS[name].exhibits(results, plan.data, plan.shares) if e.rows]
+            command = _study_command(plan, name, read_study(plan.runs), exhibits)
+    except (ValueError, OSError) as error:
+        notes = [f"Not made: {error}."]
+    if not exhibits and not notes:
+        notes = [f"Not run yet. The command below does it; then make the page with --runs {plan.runs or RUNS}."]
+    return Section(heading, text, exhibits, " ".join(notes), command)
 
 
-def _study_exhibits(plan: ReportPlan, elmo: Elmo, name: str) -> list[Exhibit]:
-    """Of the runs that are done."""
-    if plan.runs is None or not plan.runs.is_dir():
-        return []
-    experiment = EXPERIMENTS[name]
-    tasks = [task for task in plan.data.tasks if experiment.tasks is None or task in experiment.tasks]
-    results = read_results(plan.runs, tasks, experiment.variants(plan.shares), elmo.checkpoint.digest)
-    exhibits = experiment.exhibits(results, plan.data, plan.shares)
-    return [exhibit for exhibit in exhibits if exhibit.rows]
+def _results(plan: ReportPlan, runs: Path, elmo: Elmo, name: str) -> tuple[list[Measured], list[str]]:
+    """Of every task that has runs of this study's own, not only those which all studies share; and notes."""
+    variants = EXPERIMENTS[name].variants(plan.shares)
+    own = {variant.name for variant in variants} - {BASELINE.name, ELMO.name}
+    kept, notes = [], []
+    for task in _all_tasks(plan.data):
+        results = read_results(runs, [task], variants, elmo.checkpoint.digest)
+        if not results or (own and not any(result.variant in own for result in results)):
+            continue
+        try:
+            check_data(runs, task, plan.data)
+            kept += results
+        except ValueError as error:
+            notes.append(f"Without {task}: {error}.")
+    return kept, notes
+
+
+def _all_tasks(data: StudyData) -> list[str]:
+    """The data's first, in its order; a folder of runs may know others."""
+    return list(dict.fromkeys([*data.tasks, *TASKS]))
+
+
+def _study_command(
+    plan: ReportPlan, name: str, study: Mapping[str, Any] | None = None, exhibits: Sequence[Exhibit] = ()
+) -> str:
+    """What does these runs again: what differs from the defaults is said."""
+    options: list[object] = ["--layout", plan.layout] if plan.layout else []
+    if exhibits:
+        options += _shown_options(plan, name, exhibits[0])
+    if name == "samples" and plan.shares != ReportPlan.shares:
+        options += ["--shares", ",".join(f"{share:g}" for share in plan.shares)]
+    if study and study.get("recipe", RECIPE) != RECIPE:
+        options += ["--recipe", study["recipe"]]
+    for setting in (study or {}).get("settings", ()):
+        options += ["--set", setting]
+    return _command("study", name, "--data", plan.folder, *options, "-m", plan.model, "--out", plan.runs or RUNS)
+
+
+def _shown_options(plan: ReportPlan, name: str, exhibit: Exhibit) -> list[object]:
+    """Which tasks and how many seeds a table of a study has."""
+    options: list[object] = []
+    titles = {row[0] for row in exhibit.rows}
+    tasks = [task for task in _all_tasks(plan.data) if plan.data.title(task) in titles]
+    if tasks != EXPERIMENTS[name].usual(plan.data.choose(None)):
+        options += ["--tasks", ",".join(tasks)]
+    seeds = max(int(row[exhibit.columns.index("seeds")] or 0) for row in exhibit.rows)
+    if seeds != EXPERIMENTS[name].seeds:
+        options += ["--seeds", seeds]
+    return options
 
 
 STUDIES = {
@@ -134,34 +190,48 @@ def _neighbours(plan: ReportPlan, elmo: Elmo, report: Report) -> Section:
     data = plan.data
     if not data.queries:
         raise ValueError("the data has no queries, sentences with a [marked] word")
-    vectors = data.vectors if data.vectors and not missing(data.vectors) else None
-    exhibits = []
-    index = None if plan.index is None else ContextIndex.open(plan.index)
+    vectors, notes = _static(data)
+    index = None if plan.index is None else ContextIndex.open(plan.index, elmo)
     if index is None:
         _needs("corpus", data.corpus)
-    for number, query in enumerate(data.queries, start=1):
+
+    def find(query: str) -> Neighbours:
         marked = read_marked(elmo, query)
         if index is not None:
-            found = index_neighbours(elmo, marked, index, vectors=vectors)
-        else:
-            assert data.corpus is not None
-            found = corpus_neighbours(
-                elmo, marked, [data.corpus], vectors=vectors, split=True, limit=plan.contexts, report=report
-            )
-        exhibits.append(found.exhibit(number))
+            return index_neighbours(elmo, marked, index, vectors=vectors)
+        assert data.corpus is not None
+        return corpus_neighbours(
+            elmo, marked, [data.corpus], vectors=vectors, split=True, limit=plan.contexts, report=report
+        )
+
     where = (
         ("--index", plan.index) if plan.index else ("--corpus", data.corpus, "--split", "--limit", plan.contexts)
     )
     given = ("--vectors", vectors) if vectors else ()
+    exhibits, commands = [], []
+    for number, query in enumerate(data.queries, start=1):
+        try:
+            exhibits.append(find(query).exhibit(number))
+            commands.append(_command("neighbours", query, *where, *given, "-m", plan.model))
+        except ValueError as error:
+            notes.append(f"Query {number} is left out: {error}.")
     return Section(
         "Nearest neighbours",
         "Static vectors know one word of all its senses. The biLM's upper layers find contexts in which it means "
         "the same.",
         exhibits,
-        command="\n".join(
-            _command("neighbours", query, *where, *given, "-m", plan.model) for query in data.queries
-        ),
+        missing=" ".join(notes),
+        command="\n".join(commands),
     )
+
+
+def _static(data: StudyData) -> tuple[str | None, list[str]]:
+    """The static vectors to compare with; where there are none, a note of it."""
+    try:
+        _needs("vectors", data.vectors)
+    except ValueError as error:
+        return None, [f"Without static vectors: {error}."]
+    return data.vectors, []
 
 
 def _senses(plan: ReportPlan, elmo: Elmo, report: Report, corpus: list[SenseCorpus]) -> Section:
@@ -181,7 +251,7 @@ def _senses(plan: ReportPlan, elmo: Elmo, report: Report, corpus: list[SenseCorp
         command=_command(
             *("probe", "wsd", senses.train, *senses.tests, "-m", plan.model),
             *(("--index", senses.index) if senses.index else ()),
-            *(("--limit", plan.limit) if plan.limit else ()),
+            *_limited(plan),
         ),
     )
 
@@ -191,7 +261,7 @@ def _tags(plan: ReportPlan, elmo: Elmo, report: Report) -> Section:
     if tags is None:
         raise ValueError("the data has no [tags], tagged sentences")
     _needs("tagged sentences", tags.train, tags.dev)
-    vectors = plan.data.vectors if plan.data.vectors and not missing(plan.data.vectors) else None
+    vectors, notes = _static(plan.data)
     result = probe_tags(
         elmo,
         tags.train,
@@ -206,10 +276,11 @@ def _tags(plan: ReportPlan, elmo: Elmo, report: Report) -> Section:
         "Parts of speech",
         "A linear classifier on each layer: what it can tell, the layer has ready at hand.",
         [result.exhibit()],
+        missing=" ".join(notes),
         command=_command(
             *("probe", "tags", tags.train, tags.dev, "--column", tags.column, "-m", plan.model),
             *(("--vectors", vectors) if vectors else ()),
-            *(("--limit", plan.limit) if plan.limit else ()),
+            *_limited(plan),
         ),
     )
 
@@ -229,8 +300,12 @@ def _pairs(plan: ReportPlan, elmo: Elmo, report: Report) -> Section:
 def _words(plan: ReportPlan, elmo: Elmo, report: Report, corpus: list[SenseCorpus]) -> Section:
     if not plan.data.words:
         raise ValueError("the data names no words")
-    find = _in_text(plan, elmo) if plan.data.senses is None else _in_tagged(plan, plan.data.senses.train, corpus)
-    exhibits, without, commands = [], [], []
+    notes: list[str] = []
+    if plan.data.senses is None:
+        find = _in_text(plan, elmo, notes)
+    else:
+        find = _in_tagged(plan, plan.data.senses.train, corpus)
+    exhibits, commands = [], []
     for word in plan.data.words:
         try:
             found = find(word)
@@ -238,13 +313,13 @@ def _words(plan: ReportPlan, elmo: Elmo, report: Report, corpus: list[SenseCorpu
             exhibits.append(view.exhibit())
             commands.append(_command("polysemy", word, *found.options, "-m", plan.model))
         except ValueError as error:
-            without.append(str(error))
+            notes.append(str(error))
     return Section(
         "A word's occurrences",
         "Each point is an occurrence, each colour a sense where it is known, in the two dimensions that show most "
         "of a layer.",
         exhibits,
-        missing="; ".join(without),
+        missing="; ".join(notes),
         command="\n".join(commands),
     )
 
@@ -252,30 +327,35 @@ def _words(plan: ReportPlan, elmo: Elmo, report: Report, corpus: list[SenseCorpu
 class Found(NamedTuple):
     occurrences: list[Occurrence]
     source: str
-    options: tuple[str, ...]  # of `elmo polysemy`, which finds the same
+    options: tuple[object, ...]  # of `elmo polysemy`, which finds the same
 
 
 def _in_tagged(plan: ReportPlan, train: str, corpus: list[SenseCorpus]) -> Callable[[str], Found]:
     _needs("sense-tagged corpus", train)
     tagged = corpus[0] if corpus else read_senses(train)
-    return lambda word: Found(
-        occurrences_in_tagged(tagged, word, seed=plan.seed), tagged.name, ("--tagged", train)
-    )
+    source, options = f"{Path(train).name}, seed {plan.seed}", ("--tagged", train, *_seeded(plan))
+    return lambda word: Found(occurrences_in_tagged(tagged, word, seed=plan.seed), source, options)
 
 
-def _in_text(plan: ReportPlan, elmo: Elmo) -> Callable[[str], Found]:
+def _in_text(plan: ReportPlan, elmo: Elmo, notes: list[str]) -> Callable[[str], Found]:
     """Senses are not known, but for the contexts of a word that is among the pairs."""
     text, pairs = plan.data.corpus, plan.data.pairs
     _needs("sense-tagged corpus and no plain text", text)
     assert text is not None
-    paired = set() if pairs is None else {pair.word for pair in read_pairs(pairs)}
+    paired: set[str] = set()
+    try:
+        if pairs is not None:
+            _needs("pairs", str(pairs_file(pairs)))
+            paired = {pair.word for pair in read_pairs(pairs)}
+    except ValueError as error:
+        notes.append(f"no sense is known: {error}")
 
     def find(word: str) -> Found:
         found = Found(occurrences_in_text(elmo, text, word), Path(text).name, ("--corpus", text))
         if pairs is None or word not in paired:
             return found
-        known = occurrences_in_pairs(elmo, pairs, word)
-        return Found(known + found.occurrences, found.source, (*found.options, "--senses", pairs))
+        known, source = occurrences_in_pairs(elmo, pairs, word), f"{found.source} and {Path(pairs).name}"
+        return Found(known + found.occurrences, source, (*found.options, "--senses", pairs))
 
     return find
 

@@ -1,7 +1,7 @@
 """Many runs of tasks, in parallel processes: what is done is not done again, what was begun is finished.
 
 OUT/TASK/VARIANT/seed-N is a run of `elmo task train`, with its log beside it. Sweeps share OUT: what one has done,
-another finds done. OUT/study.json says of which model and recipe.
+another finds done. OUT/study.json says of which model and recipe, OUT/TASK/data.json of which data.
 
 Sample sizes: where a variant has a share of the training data, it trains longer on less, (1 / share) ^ (1/3) times
 the epochs of the recipe, its rate decays as much more slowly, and it does not stop early: as many epochs as on the
@@ -15,7 +15,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +24,12 @@ from typing import Any
 from elmokit import __version__
 from elmokit.atomic import write_file
 from elmokit.config import parse_json
-from elmokit.study.data import StudyData, TaskData
+from elmokit.study.data import StudyData, TaskData, missing
 from elmokit.tasks import task_class
+from elmokit.tasks.base import TrainConfig
+from elmokit.tasks.prepare import TaskPlan, settings_of
 
-STUDY, RESULTS = "study.json", "results.json"
+STUDY, DATA, RESULTS = "study.json", "data.json", "results.json"
 
 
 @dataclass(frozen=True)
@@ -113,9 +115,17 @@ class Sweep:
         if seeds < 1:
             raise ValueError(f"seeds: expected 1 or more, found {seeds}")
         if not tasks:
-            raise ValueError("the data has no task whose files are there")
+            named = ", ".join(data.tasks)
+            raise ValueError(
+                "the data has no task whose files are there: "
+                + (f"it names {named}, and --tasks NAME says what one lacks" if named else "it names none")
+            )
+        if missing(data.vectors):
+            raise ValueError(f"vectors: there is no file {data.vectors}")
+        tasks = list(dict.fromkeys(tasks))
         self.out, self.data, self.model, self.recipe = out, data, model, recipe
         self.settings, self.cache = tuple(settings), cache
+        self._training = {task: self._checked(task) for task in tasks}  # before the folder is claimed
         # Seed by seed, so that a table is there early.
         self.trials = [
             Trial(task, variant, seed, out / task / variant.name / f"seed-{seed}")
@@ -125,7 +135,8 @@ class Sweep:
         ]
         self.stopped = False
         self._processes: set[subprocess.Popen[bytes]] = set()
-        self._claim({"model": digest, "recipe": recipe, "settings": list(self.settings)})
+        study = {"model": digest, "recipe": recipe, "settings": list(self.settings)}
+        _claim({out / STUDY: study, **{out / task / DATA: data.facts(task) for task in tasks}})
 
     def run(
         self, jobs: int, finished: Callable[[Trial, Measured | None], None] = lambda trial, result: None
@@ -173,7 +184,7 @@ class Sweep:
         limit = data.limit
         if trial.variant.share < 1:
             limit = max(1, round(trial.variant.share * (limit or self._examples(trial.task))))
-            settings += self._longer(trial.task, trial.variant.share, settings)
+            settings += _longer(self._training[trial.task], trial.variant.share)
         if limit is not None:
             line += ["--limit", str(limit)]
         return line + [part for setting in settings for part in ("--set", setting)]
@@ -191,47 +202,71 @@ class Sweep:
             self._processes.discard(process)
 
     def _examples(self, task: str) -> int:
-        """How many the training file holds; kept, for a large file takes its time."""
-        path = self.out / task / "examples.json"
-        if path.is_file():
-            return int(parse_json(path.read_bytes(), path)["train"])
-        count = len(task_class(task).read(Path(self.data.task(task).train)))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, json.dumps({"train": count}).encode())
-        return count
+        """How many the training file holds; kept with the file's name, for a large one takes its time."""
+        path = self.out / task / DATA
+        table = parse_json(path.read_bytes(), path)
+        if "examples" not in table:
+            table["examples"] = len(task_class(task).read(Path(self.data.task(task).train)))
+            write_file(path, json.dumps(table, indent=1).encode())
+        return int(table["examples"])
 
-    def _longer(self, task: str, share: float, settings: Sequence[str]) -> Iterator[str]:
-        _, train = task_class(task).recipes[self.recipe]
-        given = dict(setting.split("=", 1) for setting in settings)
-        epochs = math.ceil(int(given.get("train.epochs", train.epochs)) * share ** (-1 / 3))
-        yield f"train.epochs={epochs}"
-        yield f"train.patience={epochs}"
-        yield f"train.decay={float(given.get('train.decay', train.decay)) ** share ** (1 / 3):.6g}"
-
-    def _claim(self, facts: dict[str, Any]) -> None:
-        if (self.out / STUDY).is_file():
-            check_study(self.out, facts)
-            return
-        self.out.mkdir(parents=True, exist_ok=True)
-        write_file(self.out / STUDY, json.dumps({"elmokit": __version__, **facts}, indent=1).encode())
+    def _checked(self, task: str) -> TrainConfig:
+        """As `elmo task train` would find the recipe and the settings."""
+        data = self.data.task(task)
+        settings = (*data.settings, *self.settings)
+        plan = TaskPlan(task, Path(data.train), Path(data.dev), recipe=self.recipe, settings=settings)
+        try:
+            return settings_of(task_class(task), plan)[1]
+        except ValueError as error:
+            raise ValueError(f"{task}: {error}") from None
 
 
-def check_study(out: Path, facts: dict[str, Any]) -> None:
-    """A folder holds the runs of one model and one recipe: another's would stand in the same table."""
-    path = out / STUDY
-    if not path.is_file():
-        raise ValueError(f"{out} holds no study: it has no {STUDY}")
+def _longer(train: TrainConfig, share: float) -> Iterator[str]:
+    epochs = math.ceil(train.epochs * share ** (-1 / 3))
+    yield f"train.epochs={epochs}"
+    yield f"train.patience={epochs}"
+    yield f"train.decay={train.decay**share ** (1 / 3):.6g}"
+
+
+def _claim(claims: Mapping[Path, Mapping[str, Any]]) -> None:
+    """What a folder's runs are made of holds while it has any. Where one claim is refused, none is written."""
+    held = [path for path in claims if path.is_file() and any(path.parent.glob("**/seed-*/*"))]
+    for path in held:
+        check_facts(path, claims[path])
+    for path, facts in claims.items():
+        if path not in held:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, json.dumps({"elmokit": __version__, **facts}, indent=1).encode())
+
+
+def check_facts(path: Path, facts: Mapping[str, Any]) -> None:
+    """A folder holds the runs of one model, one recipe, one set of data: others would stand in the same table."""
     table = parse_json(path.read_bytes(), path)
     for name, value in facts.items():
         if table.get(name) != value:
-            raise ValueError(
-                f"{out} holds runs with another {name} ({table.get(name)}, not {value}): choose another folder"
-            )
+            found = f"another {name} ({table.get(name)}, not {value})"
+            raise ValueError(f"{path.parent} holds runs with {found}: choose another folder")
+
+
+def check_data(out: Path, task: str, data: StudyData) -> None:
+    """A folder of before does not say of which data it is, and is taken at its word."""
+    path = out / task / DATA
+    if path.is_file() and task in data.tasks:
+        check_facts(path, data.facts(task))
+
+
+def read_study(out: Path) -> dict[str, Any]:
+    """Of which model, recipe and settings a folder's runs are."""
+    path = out / STUDY
+    if not path.is_file():
+        raise ValueError(f"{out} holds no study: it has no {STUDY}")
+    return parse_json(path.read_bytes(), path)
 
 
 def read_results(out: Path, tasks: Sequence[str], variants: Sequence[Variant], digest: str) -> list[Measured]:
     """Of all seeds that are done in a folder of this model's runs."""
-    check_study(out, {"model": digest})
+    read_study(out)
+    check_facts(out / STUDY, {"model": digest})
     found = []
     for task in tasks:
         for variant in variants:

@@ -7,7 +7,17 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elmokit.analysis.exhibit import COLOURS, INK, MARKERS, Cell, Exhibit, legend_below, pattern_note, plain
+from elmokit.analysis.exhibit import (
+    COLOURS,
+    INK,
+    MARKERS,
+    Cell,
+    Exhibit,
+    legend_below,
+    panels,
+    pattern_note,
+    plain,
+)
 from elmokit.study.data import StudyData
 from elmokit.study.sweep import BASELINE, ELMO, Measured
 
@@ -68,10 +78,9 @@ def tasks_exhibit(results: Sequence[Measured], data: StudyData) -> Exhibit:
         base, elmo = mean(without), mean(with_elmo)
         spread = max(deviation(without) or 0.0, deviation(with_elmo) or 0.0)
         (ahead if elmo - base > spread else behind).append(task)
-        about = data.task(task)
         rows.append(
             (
-                about.title or task,
+                data.title(task),
                 with_elmo[0].metric,
                 base,
                 deviation(without),
@@ -79,7 +88,7 @@ def tasks_exhibit(results: Sequence[Measured], data: StudyData) -> Exhibit:
                 deviation(with_elmo),
                 elmo - base,
                 error_reduction(base, elmo),
-                about.paper,
+                data.paper(task),
                 len(without),
                 with_elmo[0].examples,
                 statistics.mean(r.seconds for r in without) / 60,
@@ -149,7 +158,7 @@ def _variants_exhibit(
 ) -> Exhibit:
     rows: list[tuple[Cell, ...]] = []
     best = []
-    series: dict[str, list[float]] = {}
+    series: dict[str, dict[str, float]] = {}
     for task, found in grouped(results).items():
         present = [variant for variant in labels if variant in found]
         if len(present) < 2:
@@ -162,9 +171,9 @@ def _variants_exhibit(
         cells: list[Cell] = []
         for variant in labels:
             cells += [means.get(variant), deviation(runs.get(variant, ()))]
-        rows.append((data.task(task).title or task, *cells, seeds))
+        rows.append((data.title(task), *cells, seeds))
         best.append(f"{task}: {labels[max(means, key=means.__getitem__)]}")
-        series[task] = [means.get(variant, 0.0) for variant in labels]
+        series[task] = {labels[variant]: score for variant, score in means.items()}
     columns = [column for label in labels.values() for column in (label, f"± {label}")]
     return Exhibit(
         name=name,
@@ -174,65 +183,6 @@ def _variants_exhibit(
         rows=tuple(rows),
         notes=(f"The best here: {'; '.join(best) or 'none'}. {note}",),
         draw=(lambda figure: _draw_variants(figure, series, list(labels.values()))) if series else None,
-    )
-
-
-def samples_exhibit(results: Sequence[Measured], data: StudyData, shares: Sequence[float]) -> Exhibit:
-    """Figure 1: the score by the size of the training set, and by epochs on the whole of it."""
-    rows: list[tuple[Cell, ...]] = []
-    below = []
-    found = grouped(results)
-    curves: dict[str, dict[str, list[tuple[float, float, float]]]] = {}
-    for task, variants in found.items():
-        for share in shares:
-            suffix = "" if share == 1 else f"-{share:g}"
-            without, with_elmo = alike(*(variants.get(kind + suffix, []) for kind in ("baseline", "elmo")))
-            if not without:
-                continue
-            base, elmo = mean(without), mean(with_elmo)
-            title = data.task(task).title or task
-            rows.append(
-                (
-                    title,
-                    100 * share,
-                    with_elmo[0].examples,
-                    base,
-                    deviation(without),
-                    elmo,
-                    deviation(with_elmo),
-                    elmo - base,
-                    len(without),
-                )
-            )
-            if elmo <= base:
-                below.append(f"{task} at {share:.1%}")
-            for kind, runs in (("baseline", without), ("+ ELMo", with_elmo)):
-                curves.setdefault(task, {}).setdefault(kind, []).append(
-                    (runs[0].examples, mean(runs), deviation(runs) or 0.0)
-                )
-    epochs = {
-        task: {
-            kind: variants[name][0].by_epoch
-            for kind, name in (("baseline", "baseline"), ("+ ELMo", "elmo"))
-            if name in variants
-        }
-        for task, variants in found.items()
-    }
-    return Exhibit(
-        name="samples",
-        title="Sample efficiency: the score by the size of the training set",
-        paper="Figure 1",
-        columns=("task", "share, %", "examples", "baseline", "± baseline", "+ ELMo", "± + ELMo", "gain", "seeds"),
-        rows=tuple(rows),
-        notes=(
-            "On a share of the data a run has (1 / share) ^ (1/3) times the recipe's epochs, and all of them.",
-            pattern_note(
-                "ELMo above the baseline at every size",
-                bool(rows) and not below,
-                f"below at {', '.join(below)}" if below else f"{len(rows)} sizes",
-            ),
-        ),
-        draw=(lambda figure: _draw_samples(figure, curves, epochs)) if curves else None,
     )
 
 
@@ -285,47 +235,19 @@ def _draw_gains(figure: Any, tasks: Sequence[tuple[str, list[Measured], list[Mea
     legend_below(figure, axes.get_legend_handles_labels()[0])
 
 
-def _draw_variants(figure: Any, series: dict[str, list[float]], labels: Sequence[str]) -> None:
-    panels = figure.subplots(1, len(series), squeeze=False)[0]
-    for axes, (task, values) in zip(panels, series.items()):
-        for number, (label, value) in enumerate(zip(labels, values)):
-            if value:
-                axes.plot(
-                    number, value, MARKERS[number], color=COLOURS[number], markeredgecolor=INK, ms=9, label=label
-                )
-                axes.annotate(
-                    f"{value:.1f}", (number, value), textcoords="offset points", xytext=(0, 7), ha="center"
-                )
+def _draw_variants(figure: Any, series: dict[str, dict[str, float]], labels: Sequence[str]) -> None:
+    drawn: dict[str, Any] = {}  # of all panels: the first may lack a variant
+    for axes, (task, scores) in zip(panels(figure, len(series)), series.items()):
+        for label, score in scores.items():
+            number = labels.index(label)
+            style = {"color": COLOURS[number], "markeredgecolor": INK, "ms": 9, "label": label}
+            (drawn[label],) = axes.plot(number, score, MARKERS[number], **style)
+            axes.annotate(f"{score:.1f}", (number, score), textcoords="offset points", xytext=(0, 7), ha="center")
         axes.margins(0.2)
         axes.set_xticks([])
         axes.set(xlabel=task, ylabel="score on dev (%)")
         plain(axes, grid="y")
-    legend_below(figure, panels[0].get_legend_handles_labels()[0])
-
-
-def _draw_samples(
-    figure: Any,
-    curves: dict[str, dict[str, list[tuple[float, float, float]]]],
-    epochs: dict[str, dict[str, tuple[float, ...]]],
-) -> None:
-    figure.set_size_inches(7.2, 2.9 * len(curves) + 0.4)
-    grid = figure.subplots(len(curves), 2, squeeze=False)
-    for row, (task, kinds) in zip(grid, curves.items()):
-        for number, (kind, points) in enumerate(kinds.items()):
-            style = {"color": COLOURS[number], "marker": MARKERS[number], "label": kind}
-            sizes, scores, spreads = zip(*sorted(points))
-            row[0].errorbar(sizes, scores, yerr=spreads, capsize=3, **style)
-            by_epoch = epochs.get(task, {}).get(kind)
-            if by_epoch:
-                row[1].plot(range(1, len(by_epoch) + 1), by_epoch, **style)
-        row[0].set_xscale("log")
-        row[0].set_xticks(sizes, [f"{size:,}" for size in sizes])
-        row[0].minorticks_off()
-        row[0].set(xlabel=f"{task}: training examples", ylabel="score on dev (%)")
-        row[1].set(xlabel=f"{task}: epochs on all of them (seed 0)", ylabel="score on dev (%)")
-        for axes in row:
-            plain(axes)
-    legend_below(figure, grid[0][1].get_lines())
+    legend_below(figure, [drawn[label] for label in labels if label in drawn])
 
 
 def _draw_weights(figure: Any, rows: Sequence[tuple[Cell, ...]], layers: int) -> None:
