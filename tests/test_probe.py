@@ -299,6 +299,13 @@ def test_commands_for_tags_texts_and_pairs(elmo_command, model_folder, tmp_path)
     assert "bank" in elmo_command("probe", "pairs", "p.json", *model)[1]
 
 
+def test_where_to_save_is_looked_at_before_the_work(elmo_command, tmp_path):
+    (tmp_path / "file").touch()
+    code, _, err = elmo_command("probe", "pairs", "en", "-m", tmp_path / "no-model", "--save", tmp_path / "file")
+    assert code == 1
+    assert err.strip() == f"error: {tmp_path / 'file'}: expected a folder to write to, found a file in its place"
+
+
 def test_errors_are_one_line_and_help_has_examples(elmo_command, model_folder):
     code, _, err = elmo_command("probe", "pos", "none.conllu", "none.conllu", "-m", model_folder)
     assert code == 1
