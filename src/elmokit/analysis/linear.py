@@ -34,7 +34,8 @@ L2 = 1.0
 ITERATIONS = 500
 # The largest element of the mean loss's gradient by u. Few examples can almost be told apart, and the way to the
 # minimum is long and flat: with 3e-4, 5,000 words were up to half a point from scikit-learn's accuracy.
-TOLERANCE, ENOUGH = 3e-4, 150_000  # for so many examples; for fewer as much less
+TOLERANCE, ENOUGH = 3e-4, 150_000  # for so many examples; for fewer as much less,
+LEAST = 1e-5  # but not what float32 cannot show
 ROWS = 8192  # at one time: their features and scores stay in the processor's cache
 
 
@@ -93,7 +94,7 @@ def fit(
     if not l2 > 0:
         raise ValueError(f"l2: expected a number above 0, found {l2}")
     if tolerance is None:
-        tolerance = TOLERANCE * min(1.0, len(features) / ENOUGH)
+        tolerance = max(LEAST, TOLERANCE * min(1.0, len(features) / ENOUGH))
     mean, scale = _moments(features)
     x = torch.from_numpy(features.astype(np.float32)).sub_(mean).div_(scale)
     turn = _curvature(x, classes, l2)
