@@ -186,7 +186,8 @@ class Exhibit:
         folder.mkdir(parents=True, exist_ok=True)
         contents: dict[str, bytes | None] = {"csv": self.csv().encode(), "json": self.json().encode()}
         with suppress(Exception):  # the table is there without its figure: left_out() says why
-            contents |= {"png": self.png(), "svg": (self.svg() or "").encode() or None}
+            svg = self.svg()
+            contents |= {"png": self.png(), "svg": None if svg is None else svg.encode()}
         written = []
         for suffix, content in contents.items():
             if content is not None:

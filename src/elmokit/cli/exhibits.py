@@ -29,6 +29,12 @@ def ready_folder(folder: Path | None) -> Path | None:
     return folder
 
 
+def ready_file(path: Path) -> None:
+    if path.is_dir():
+        raise ValueError(f"{path}: expected the name of a file to write, found a folder")
+    ready_folder(path.parent)
+
+
 Save = Annotated[
     Path | None,
     typer.Option(
@@ -65,12 +71,6 @@ def save_exhibits(exhibits: Sequence[Exhibit], folder: Path | None) -> None:
             typer.echo(f"wrote {path}", err=True)
         for reason in exhibit.left_out():
             typer.echo(f"{exhibit.name}: {reason}", err=True)
-
-
-def ready_file(path: Path) -> None:
-    if path.is_dir():
-        raise ValueError(f"{path}: expected the name of a file to write, found a folder")
-    ready_folder(path.parent)
 
 
 @contextmanager

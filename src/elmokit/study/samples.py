@@ -8,7 +8,7 @@ from typing import Any
 
 from elmokit.analysis.exhibit import COLOURS, MARKERS, Cell, Exhibit, legend_below, panels, pattern_note, plain
 from elmokit.study.data import StudyData
-from elmokit.study.sweep import BASELINE, ELMO, Measured
+from elmokit.study.sweep import BASELINE, ELMO, Measured, sample_variants
 from elmokit.study.tables import alike, deviation, grouped, mean
 
 KINDS = ("baseline", "+ ELMo")
@@ -23,8 +23,7 @@ def samples_exhibit(results: Sequence[Measured], data: StudyData, shares: Sequen
     curves: Curves = {}
     for task, variants in grouped(results).items():
         for share in shares:
-            suffix = "" if share == 1 else f"-{share:g}"
-            without, with_elmo = alike(*(variants.get(kind + suffix, []) for kind in ("baseline", "elmo")))
+            without, with_elmo = alike(*(variants.get(variant.name, []) for variant in sample_variants([share])))
             if not without:
                 continue
             base, elmo = mean(without), mean(with_elmo)

@@ -222,10 +222,11 @@ class Sweep:
 
 
 def _longer(train: TrainConfig, share: float) -> Iterator[str]:
-    epochs = math.ceil(train.epochs * share ** (-1 / 3))
+    longer = share ** (-1 / 3)
+    epochs = math.ceil(train.epochs * longer)
     yield f"train.epochs={epochs}"
     yield f"train.patience={epochs}"
-    yield f"train.decay={train.decay**share ** (1 / 3):.6g}"
+    yield f"train.decay={train.decay ** (1 / longer):.6g}"
 
 
 def _claim(claims: Mapping[Path, Mapping[str, Any]]) -> None:
