@@ -291,6 +291,8 @@ run = Run.open(Path(sys.argv[1]), ranks)
 print(ranks.world, run.train().finished)
 run.close()
 ranks.close()
+threads = [task.read_text().strip() for task in Path("/proc/self/task").glob("*/comm")]
+assert not [name for name in threads if "gloo" in name], f"the process group is not ended: {threads}"
 """
 
 
@@ -311,12 +313,13 @@ def test_two_processes_train_as_one_does(tmp_path, sampled, softmax_width):
         if name == "two":
             (tmp_path / "spread.py").write_text(SPREAD)
             command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-            subprocess.run(
+            process = subprocess.run(
                 [*command, tmp_path / "spread.py", folder],
-                check=True,
                 capture_output=True,
+                text=True,
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
             )
+            assert process.returncode == 0, process.stderr
         else:
             alone = Run.open(folder)
             alone.train()

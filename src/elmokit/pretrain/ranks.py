@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -36,6 +37,10 @@ class Ranks:
         if "WORLD_SIZE" not in os.environ:
             return cls()
         if not distributed.is_initialized():
+            # Its functions take the process group of the moment they are imported as a default, and torch's
+            # optimisers import it. If that is ours, `close` cannot end it, and its threads may abort the
+            # process as it exits, which torchrun takes for a failure of the run.
+            importlib.import_module("torch.distributed.nn.functional")
             backend = "nccl" if torch.cuda.is_available() else "gloo"
             distributed.init_process_group(backend, timeout=TIMEOUT)
         return cls(distributed.get_rank(), distributed.get_world_size())
