@@ -98,6 +98,16 @@ def test_samples(tmp_path, data, monkeypatch):
     assert legend(exhibit) == ["baseline", "+ ELMo"]
 
 
+def test_a_gain_within_the_deviation_is_said(tmp_path, data):
+    scores = {"baseline-0.01": (4.0, 9.0), "elmo-0.01": (8.0, 7.0), "baseline": (50.0, 51.0), "elmo": (60.0, 61.0)}
+    results = [
+        measured("pos", name, score, seed) for name, both in scores.items() for seed, score in enumerate(both)
+    ]
+    exhibit = samples_exhibit(results, open_data(data), [0.01, 1.0])
+    assert "appears: 2 sizes" in exhibit.notes[-2]
+    assert exhibit.notes[-1] == "Above by less than the deviation: pos at 1.0%."
+
+
 def test_only_small_shares_are_done(tmp_path, data):
     results = [measured("pos", f"{kind}-0.01", score) for kind, score in (("baseline", 1.0), ("elmo", 2.0))]
     by_size, by_epoch = EXPERIMENTS["samples"].exhibits(results, open_data(data), [0.01, 1.0])

@@ -19,7 +19,7 @@ Curves = dict[str, tuple[list[Point], list[Point]]]  # task -> the points of eac
 def samples_exhibit(results: Sequence[Measured], data: StudyData, shares: Sequence[float]) -> Exhibit:
     """The score by the size of the training set."""
     rows: list[tuple[Cell, ...]] = []
-    below = []
+    below, close = [], []
     curves: Curves = {}
     for task, variants in grouped(results).items():
         for share in shares:
@@ -27,6 +27,7 @@ def samples_exhibit(results: Sequence[Measured], data: StudyData, shares: Sequen
             if not without:
                 continue
             base, elmo = mean(without), mean(with_elmo)
+            spread = max(deviation(without) or 0.0, deviation(with_elmo) or 0.0)
             rows.append(
                 (
                     data.title(task),
@@ -40,8 +41,8 @@ def samples_exhibit(results: Sequence[Measured], data: StudyData, shares: Sequen
                     len(without),
                 )
             )
-            if elmo <= base:
-                below.append(f"{task} at {share:.1%}")
+            if elmo - base <= spread:
+                (below if elmo <= base else close).append(f"{task} at {share:.1%}")
             for points, runs in zip(curves.setdefault(task, ([], [])), (without, with_elmo)):
                 points.append((runs[0].examples, mean(runs), deviation(runs) or 0.0))
     return Exhibit(
@@ -57,6 +58,7 @@ def samples_exhibit(results: Sequence[Measured], data: StudyData, shares: Sequen
                 bool(rows) and not below,
                 f"below at {', '.join(below)}" if below else f"{len(rows)} sizes",
             ),
+            *([f"Above by less than the deviation: {', '.join(close)}."] if close else []),
         ),
         draw=(lambda figure: _draw(figure, curves, "training examples", _by_size)) if curves else None,
     )
