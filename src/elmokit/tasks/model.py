@@ -102,7 +102,10 @@ class TaskModel:
     def load(cls, folder: Path) -> TaskModel:
         path = folder / TASK
         if not path.is_file():
-            raise ValueError(f"{folder} holds no trained task: it has no {TASK}")
+            raise ValueError(
+                f"{folder} holds no trained task: it has no {TASK}. Expected the folder that "
+                f"`elmo task train TASK --out FOLDER` has made"
+            )
         table = parse_json(path.read_bytes(), path)
         if (table.get("format"), table.get("version")) != (FORMAT, VERSION):
             raise ValueError(f"{path}: expected {FORMAT} of version {VERSION}, found {table.get('format')!r}")
