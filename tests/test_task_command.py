@@ -108,7 +108,7 @@ def test_labels_that_training_has_not_seen_are_missed_when_measured(tmp_path):
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path):
-    elmo_task("evaluate", tmp_path, DATA, error="Expected the folder that `elmo task train TASK --out FOLDER` has made")
+    elmo_task("evaluate", tmp_path, DATA, error="holds no trained task: it has no task.json. Expected")
 
 
 def test_settings_lie_on_top_of_the_recipe():
