@@ -19,7 +19,8 @@ Curves = dict[str, tuple[list[Point], list[Point]]]  # task -> the points of eac
 def samples_exhibit(results: Sequence[Measured], data: StudyData, shares: Sequence[float]) -> Exhibit:
     """The score by the size of the training set."""
     rows: list[tuple[Cell, ...]] = []
-    below, close = [], []
+    below: list[str] = []
+    close: list[str] = []  # above, but by less than the deviation
     curves: Curves = {}
     for task, variants in grouped(results).items():
         for share in shares:
