@@ -9,7 +9,7 @@ from typing import Any
 from elmokit.analysis.exhibit import COLOURS, MARKERS, Cell, Exhibit, legend_below, panels, pattern_note, plain
 from elmokit.study.data import StudyData
 from elmokit.study.sweep import BASELINE, ELMO, Measured, sample_variants
-from elmokit.study.tables import alike, deviation, grouped, mean
+from elmokit.study.tables import alike, deviation, grouped, mean, widest
 
 KINDS = ("baseline", "+ ELMo")
 Point = tuple[float, float, float]  # how much of the data or how many epochs, the score, its deviation
@@ -20,7 +20,7 @@ def samples_exhibit(results: Sequence[Measured], data: StudyData, shares: Sequen
     """The score by the size of the training set."""
     rows: list[tuple[Cell, ...]] = []
     below: list[str] = []
-    close: list[str] = []  # above, but by less than the deviation
+    within_deviation: list[str] = []
     curves: Curves = {}
     for task, variants in grouped(results).items():
         for share in shares:
@@ -28,7 +28,6 @@ def samples_exhibit(results: Sequence[Measured], data: StudyData, shares: Sequen
             if not without:
                 continue
             base, elmo = mean(without), mean(with_elmo)
-            spread = max(deviation(without) or 0.0, deviation(with_elmo) or 0.0)
             rows.append(
                 (
                     data.title(task),
@@ -42,8 +41,11 @@ def samples_exhibit(results: Sequence[Measured], data: StudyData, shares: Sequen
                     len(without),
                 )
             )
-            if elmo - base <= spread:
-                (below if elmo <= base else close).append(f"{task} at {share:.1%}")
+            where = f"{task} at {share:.1%}"
+            if elmo <= base:
+                below.append(where)
+            elif elmo - base <= widest(without, with_elmo):
+                within_deviation.append(where)
             for points, runs in zip(curves.setdefault(task, ([], [])), (without, with_elmo)):
                 points.append((runs[0].examples, mean(runs), deviation(runs) or 0.0))
     return Exhibit(
@@ -59,7 +61,7 @@ def samples_exhibit(results: Sequence[Measured], data: StudyData, shares: Sequen
                 bool(rows) and not below,
                 f"below at {', '.join(below)}" if below else f"{len(rows)} sizes",
             ),
-            *([f"Above by less than the deviation: {', '.join(close)}."] if close else []),
+            *([f"Above by less than the deviation: {', '.join(within_deviation)}."] if within_deviation else []),
         ),
         draw=(lambda figure: _draw(figure, curves, "training examples", _by_size)) if curves else None,
     )

@@ -58,6 +58,11 @@ def deviation(results: Sequence[Measured]) -> float | None:
     return statistics.stdev(result.score for result in results) if len(results) > 1 else None
 
 
+def widest(*variants: Sequence[Measured]) -> float:
+    """The largest of their deviations: a gain counts where it is more."""
+    return max(deviation(runs) or 0.0 for runs in variants)
+
+
 def error_reduction(before: float, after: float) -> float:
     """The share of the errors that are gone, per cent."""
     return 100 * (after - before) / (100 - before) if before < 100 else 0.0
@@ -76,8 +81,7 @@ def tasks_exhibit(results: Sequence[Measured], data: StudyData) -> Exhibit:
         if not without:
             continue
         base, elmo = mean(without), mean(with_elmo)
-        spread = max(deviation(without) or 0.0, deviation(with_elmo) or 0.0)
-        (ahead if elmo - base > spread else behind).append(task)
+        (ahead if elmo - base > widest(without, with_elmo) else behind).append(task)
         rows.append(
             (
                 data.title(task),
