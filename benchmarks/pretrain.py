@@ -207,7 +207,7 @@ def speed(arguments: argparse.Namespace) -> None:
             head = LanguageHead(train.vocabulary, recipe.model.lstm.width, train.softmax_width)
             bilm = change(BiLM(recipe.model))
             model = Checkpoint(bilm, recipe.mapper, recipe.tokeniser, Vocabulary(words), head)
-            return stack.enter_context(closing(kind(model, corpus, train, recipe.optimiser)))
+            return stack.enter_context(closing(kind(model, corpus, train, recipe.optimizer)))
 
         trainers = {
             OURS: trainer(lambda bilm: bilm),
@@ -233,7 +233,7 @@ def speed(arguments: argparse.Namespace) -> None:
                 best[name] = max(best[name], sum(counted.values()) / took)
             limit = max(limit, largest_rate())
     total = sum(parts.values())
-    print(f"recipe {arguments.recipe}; {', '.join(chosen)}; {recipe.optimiser.kind}")
+    print(f"recipe {arguments.recipe}; {', '.join(chosen)}; {recipe.optimizer.kind}")
     print(f"threads: {torch.get_num_threads()}; best of {arguments.rounds} rounds; torch {torch.__version__}")
     print(f"loss of the first step: {', '.join(f'{loss:.5f}' for loss in first)}")
     print(f"\n{'of a step':<20} {'GFLOP':>8} {'share':>7}")

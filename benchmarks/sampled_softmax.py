@@ -1,6 +1,6 @@
 """Does a sampled softmax's step cost the same for any vocabulary? 10,000, 100,000 and 800,000 words, interleaved.
 
-    .venv/bin/python benchmarks/sampled_softmax.py [--rounds 12] [--optimiser adamw] [--words 10000 100000 800000]
+    .venv/bin/python benchmarks/sampled_softmax.py [--rounds 12] [--optimizer adamw] [--words 10000 100000 800000]
 
 A step is what pretraining does for the softmax: draw 8,192 negatives, gather the rows in play, loss and gradients
 of 2 x 640 positions of width 128 (both directions, shared negatives), and the update of the rows.
@@ -18,17 +18,17 @@ import torch
 
 from elmokit.model.language_head import LanguageHead
 from elmokit.model.sampling import LogUniformSampler
-from elmokit.pretrain.optimiser import OptimiserConfig, RowOptimiser
+from elmokit.pretrain.optimizer import OptimizerConfig, RowOptimizer
 
 POSITIONS, WIDTH, NEGATIVES = 640, 128, 8192  # positions of one direction
 PARTS = ("draw", "gather", "loss", "update", "whole")
 
 
 class Step:
-    def __init__(self, words: int, config: OptimiserConfig) -> None:
+    def __init__(self, words: int, config: OptimizerConfig) -> None:
         self.words = words
         self.head, self.sampler = LanguageHead(words, WIDTH), LogUniformSampler(words)
-        self.optimiser = RowOptimiser(self.head.weight, self.head.bias, config)
+        self.optimizer = RowOptimizer(self.head.weight, self.head.bias, config)
         self.generator = np.random.default_rng(0)
         self.touched = 0
 
@@ -45,7 +45,7 @@ class Step:
         losses = [rows.sampled_loss(x, target, negatives, self.sampler) for x, target in zip(h, targets)]
         (sum(losses) / targets.numel()).backward()
         times.append(time.perf_counter())
-        self.optimiser.step(rows, 1e-3)
+        self.optimizer.step(rows, 1e-3)
         times.append(time.perf_counter())
         self.touched = len(rows.ids)
         return (*np.diff(times), times[-1] - times[0])
@@ -54,16 +54,16 @@ class Step:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--optimiser", choices=["adamw", "adagrad"], default="adamw")
+    parser.add_argument("--optimizer", choices=["adamw", "adagrad"], default="adamw")
     parser.add_argument("--words", type=int, nargs="+", default=[10_000, 100_000, 800_000])
     arguments = parser.parse_args()
     torch.manual_seed(0)
-    steps = [Step(words, OptimiserConfig(kind=arguments.optimiser)) for words in arguments.words]
+    steps = [Step(words, OptimizerConfig(kind=arguments.optimizer)) for words in arguments.words]
     for step in steps:
         step.run()  # the first step of a sampler counts how many draws it is going to need
     rounds = np.array([[step.run() for step in steps] for _ in range(arguments.rounds)])  # [rounds, steps, parts]
     best = 1e3 * rounds.min(axis=0)
-    print(f"{torch.get_num_threads()} threads, {arguments.optimiser}, best of {arguments.rounds}; milliseconds")
+    print(f"{torch.get_num_threads()} threads, {arguments.optimizer}, best of {arguments.rounds}; milliseconds")
     print(f"{'words':>8} {'rows':>6} " + " ".join(f"{part:>7}" for part in PARTS) + "   ratio")
     for step, parts in zip(steps, best):
         figures = " ".join(f"{value:7.2f}" for value in parts)

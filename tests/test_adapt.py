@@ -77,7 +77,7 @@ def test_finetuning_learns_a_domain(elmo_command):
     code, out, err = elmo_command(
         *("finetune", "base/model", "domain.txt", "--out", "tuned", "--general", "general.txt", "--epochs", "4"),
         *("--new-words", "5", "--held-out", "0.1", "--set", "train.rows=8", "--set", "train.min_count=2"),
-        *("--set", "optimiser.learning_rate=0.01"),
+        *("--set", "optimizer.learning_rate=0.01"),
     )
     assert code == 0, err
     assert "domain, held out" in out

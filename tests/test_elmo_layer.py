@@ -46,9 +46,9 @@ def test_a_frozen_bilm_gets_no_gradient_and_stays_as_it_is(elmo):
     model.elmo, model.out = layer, torch.nn.Linear(16, 2)
     model.train()
     assert not layer.bilm.training
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     model.out(layer(elmo.ids(SENTENCES)).mixes[0]).square().sum().backward()
-    optimiser.step()
+    optimizer.step()
     assert layer.mixes[0].weights.grad.abs().sum() > 0
     assert all(parameter.grad is None for parameter in layer.bilm.parameters())
     assert all(torch.equal(tensor, before[name]) for name, tensor in layer.bilm.state_dict().items())

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from elmokit.model import language_head
 from elmokit.model.language_head import LanguageHead
 from elmokit.model.sampling import LogUniformSampler, Negatives
-from elmokit.pretrain.optimiser import OptimiserConfig, RowOptimiser
+from elmokit.pretrain.optimizer import OptimizerConfig, RowOptimizer
 
 V, P, N = 30, 6, 11
 NARROW, WIDE = 4, 9  # widths of a softmax that has a map before it
@@ -271,13 +271,13 @@ def test_no_operation_of_a_sampled_step_makes_anything_as_large_as_the_vocabular
     vocabulary = 50_000
     head, h = fresh(vocabulary)
     h.requires_grad_()
-    optimiser = RowOptimiser(head.weight, head.bias, OptimiserConfig(kind=kind))
+    optimizer = RowOptimizer(head.weight, head.bias, OptimizerConfig(kind=kind))
     before = head.weight.detach().clone()
     negatives = LogUniformSampler(vocabulary).sample(40, np.random.default_rng(0))
-    with Largest(head.weight, head.bias, *optimiser.state.values()) as largest:
+    with Largest(head.weight, head.bias, *optimizer.state.values()) as largest:
         loss, rows = sampled(head, h, TARGETS, negatives)
         loss.backward()
-        optimiser.step(rows, 0.1)
+        optimizer.step(rows, 0.1)
     assert largest.numel <= (N + 40) * max(P, N)
     assert head.weight.grad is None
     assert (head.weight != before).any(dim=1).nonzero().squeeze(1).tolist() == rows.ids.tolist()

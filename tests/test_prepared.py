@@ -106,16 +106,49 @@ def test_held_out_lines_are_a_fixed_share_and_in_one_part_only(tmp_path, small_b
     assert first_words("c", held_out=0.1, seed=1)[1] != held_out
 
 
-def test_something_is_always_left_to_train_on(tmp_path):
+LINES = st.lists(st.text("abc ", min_size=1), min_size=1, max_size=30)
+
+
+@given(LINES, LINES, st.randoms(use_true_random=False))
+def test_a_line_is_held_out_by_its_text_alone(tmp_path_factory, lines, others, random):
+    """Files may be added, shuffled, renamed and joined: a line stays on its side, and so do equal lines."""
+    folder = tmp_path_factory.mktemp("prepared")
+    one = write(folder / "one.txt", ["once", *lines])  # which trains
+    mixed = [*lines, *others, "once"]
+    random.shuffle(mixed)
+    cut = random.randrange(len(mixed) + 1)
+    many = [write(folder / "z.txt", mixed[:cut]), write(folder / "a.txt", mixed[cut:])]
+
+    def sides(name, sources):
+        parts = prepare(sources, folder / name, WHITESPACE, split=False, held_out=0.4)
+        return [{tuple(sentence) for sentence in sentences_of(part)} if part else set() for part in parts]
+
+    train, held_out = sides("one", [one])
+    train_of_many, held_out_of_many = sides("many", many)
+    assert not train_of_many & held_out_of_many
+    assert train <= train_of_many
+    assert held_out <= held_out_of_many
+
+
+def test_a_larger_share_holds_out_the_same_lines_and_more(tmp_path):
+    source = write(tmp_path / "t.txt", [f"line{i}" for i in range(500)])
+    parts = [
+        prepare([source], tmp_path / str(share), WHITESPACE, split=False, held_out=share)[1]
+        for share in (0.05, 0.2)
+    ]
+    smaller, larger = ({sentence[0] for sentence in sentences_of(part)} for part in parts)
+    assert smaller < larger
+
+
+def test_when_every_line_is_held_out_there_is_nothing_to_train_on(tmp_path):
     source = write(tmp_path / "t.txt", ["", "one", "two"])
-    train, held_out = prepare([source], tmp_path / "corpus", WHITESPACE, held_out=0.999999)
-    assert sentences_of(train) == [["one"]]
-    assert sentences_of(held_out) == [["two"]]
-    assert sorted(path.name for path in (tmp_path / "corpus").iterdir()) == ["held-out", "train"]
+    with pytest.raises(ValueError, match="all 2 sentences were held out: hold out a smaller share"):
+        prepare([source], tmp_path / "corpus", WHITESPACE, held_out=0.999999)
+    assert list(tmp_path.iterdir()) == [source]
 
 
 def test_a_corpus_of_one_word(tmp_path):
-    train, held_out = prepare([write(tmp_path / "t.txt", ["one"])], tmp_path / "corpus", "words", held_out=0.5)
+    train, held_out = prepare([write(tmp_path / "t.txt", ["one"])], tmp_path / "corpus", "words", held_out=0.1)
     assert sentences_of(train) == [["one"]]
     assert held_out is None
 

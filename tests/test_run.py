@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from elmokit import Elmo
 from elmokit.pretrain import run as run_module
@@ -32,7 +32,7 @@ SMALL = [
     "train.rows=8",
     "train.steps=6",
     "train.min_count=1",
-    "optimiser.learning_rate=0.01",
+    "optimizer.learning_rate=0.01",
 ]
 
 
@@ -118,7 +118,7 @@ def test_stopped_and_resumed_the_run_is_the_same_to_the_bit(tmp_path, stops, set
 
 
 def test_on_the_level_a_budget_may_change_as_if_it_had_always_been_that(tmp_path):
-    level = ("optimiser.schedule=trapezoid", "optimiser.warmup=0.0")
+    level = ("optimizer.schedule=trapezoid", "optimizer.warmup=0.0")
     whole = make_run(tmp_path / "whole", tokens=1500, settings=level)
     whole.train()
     whole.close()
@@ -134,6 +134,24 @@ def test_on_the_level_a_budget_may_change_as_if_it_had_always_been_that(tmp_path
     assert longer.train().finished
     assert longer.trainer.tokens > shorter.trainer.tokens
     longer.close()
+
+
+def test_a_run_of_the_old_spelling_resumes(tmp_path):
+    """0.1.0 wrote "optimiser" into run.json and into the names of tensors."""
+    run = make_run(tmp_path / "run")
+    run.train(stop=stop_after(3))
+    run.close()
+    before = run.trainer.optimizer.state_dict()
+    table = json.loads((tmp_path / "run" / "run.json").read_bytes())
+    table["recipe"]["optimiser"] = table["recipe"].pop("optimizer")
+    (tmp_path / "run" / "run.json").write_text(json.dumps(table))
+    (folder,) = (tmp_path / "run" / "checkpoints").iterdir()
+    old = {name.replace("optimizer.", "optimiser."): tensor for name, tensor in tensors(tmp_path / "run").items()}
+    save_file(old, folder / "training.safetensors")
+    again = Run.open(tmp_path / "run")
+    assert again.config == run.config
+    assert all(torch.equal(before[name], tensor) for name, tensor in again.trainer.optimizer.state_dict().items())
+    again.close()
 
 
 def test_a_damaged_last_checkpoint_falls_back_to_the_one_before(tmp_path):

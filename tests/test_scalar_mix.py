@@ -68,22 +68,22 @@ def test_layers_that_are_not_selected_do_not_count():
 def test_the_penalty_pulls_the_weights_to_the_average():
     mix = ScalarMix(3, weights=[1.0, 2.0, -2.0], regulariser=0.1)
     assert mix.penalty().item() == pytest.approx(0.1 * 9)
-    optimiser = torch.optim.SGD(mix.parameters(), lr=1.0)
+    optimizer = torch.optim.SGD(mix.parameters(), lr=1.0)
     for _ in range(100):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         mix.penalty().backward()
-        optimiser.step()
+        optimizer.step()
     torch.testing.assert_close(mix.shares(), torch.full((3,), 1 / 3))
 
 
 def test_weights_and_gamma_are_learned_unless_they_are_fixed():
     target = 2 * LAYERS[1]
     mix = ScalarMix(3)
-    optimiser = torch.optim.Adam(mix.parameters(), lr=0.1)
+    optimizer = torch.optim.Adam(mix.parameters(), lr=0.1)
     for _ in range(300):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         (mix(LAYERS) - target).square().mean().backward()
-        optimiser.step()
+        optimizer.step()
     assert mix.shares()[1] > 0.95
     assert mix.gamma.item() == pytest.approx(2, abs=0.05)
     assert not any(p.requires_grad for p in ScalarMix(3, trainable=False).parameters())

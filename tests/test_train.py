@@ -14,7 +14,7 @@ from conftest import small_config
 from elmokit.checkpoint import Checkpoint
 from elmokit.formats.bilm_hdf5 import write_bilm
 from elmokit.pretrain.adapt import fresh_model
-from elmokit.pretrain.optimiser import OptimiserConfig
+from elmokit.pretrain.optimizer import OptimizerConfig
 from elmokit.pretrain.perplexity import perplexity
 from elmokit.pretrain.prepared import prepare
 from elmokit.pretrain.recipe import Recipe
@@ -23,8 +23,8 @@ from elmokit.text.tokens import TokeniserConfig, make_tokeniser
 from reference import ReferenceBiLM
 
 STEPS_BY_HEART = 450
-DEFAULT = OptimiserConfig()
-FAST = OptimiserConfig(learning_rate=0.01)
+DEFAULT = OptimizerConfig()
+FAST = OptimizerConfig(learning_rate=0.01)
 GOLDEN = Path(__file__).parent / "golden" / "loss_curve.json"
 WORDS = "the of and to in a is was he for it with as his on be at by had not are but from or have an they".split()
 
@@ -48,12 +48,12 @@ def make_corpus(folder, text):
     return train
 
 
-def make_trainer(corpus, *, ranks=None, optimiser=DEFAULT, model=None, **changes):
+def make_trainer(corpus, *, ranks=None, optimizer=DEFAULT, model=None, **changes):
     config = TrainConfig(**{"rows": 4, "steps": 5, "dropout": 0.0, "min_count": 1, **changes})
     recipe = Recipe(
-        model=small_config(), tokeniser=TokeniserConfig("whitespace"), train=config, optimiser=optimiser
+        model=small_config(), tokeniser=TokeniserConfig("whitespace"), train=config, optimizer=optimizer
     )
-    return Trainer(model or fresh_model(recipe, corpus), corpus, config, optimiser, ranks)
+    return Trainer(model or fresh_model(recipe, corpus), corpus, config, optimizer, ranks)
 
 
 @pytest.fixture
@@ -111,10 +111,10 @@ def expected_losses(trainer, corpus, windows, folder, negatives=None):
 @pytest.mark.parametrize("sampled", [False, True])
 def test_the_loss_is_that_of_an_independent_computation(corpus, tmp_path, sampled, softmax_width):
     """Three windows, the state carried; a learning rate of nothing keeps the weights as they are."""
-    still = dataclasses.replace(OptimiserConfig(), learning_rate=1e-30, weight_decay=0.0)
+    still = dataclasses.replace(OptimizerConfig(), learning_rate=1e-30, weight_decay=0.0)
     options = {"full_softmax": 1, "negatives": 6} if sampled else {}
     options["softmax_width"] = softmax_width
-    trainer = make_trainer(corpus, optimiser=still, **options)
+    trainer = make_trainer(corpus, optimizer=still, **options)
     with torch.no_grad():
         torch.nn.init.normal_(trainer.head.bias, generator=torch.Generator().manual_seed(1))
     assert (trainer.sampler is not None) == sampled
@@ -172,13 +172,13 @@ def test_stopped_and_taken_up_again_is_bit_for_bit_the_same(corpus, options, sto
 @pytest.mark.parametrize(("kind", "rate"), [("adamw", 0.02), ("adagrad", 0.5)])
 @pytest.mark.parametrize("options", [{}, {"full_softmax": 1, "negatives": 6}])
 def test_the_map_before_the_softmax_is_trained_clipped_and_saved(corpus, tmp_path, options, kind, rate):
-    optimiser = OptimiserConfig(kind=kind, learning_rate=rate, clip_norm=0.3, warmup=0.0, schedule="constant")
-    trainer = make_trainer(corpus, softmax_width=5, optimiser=optimiser, **options)
+    optimizer = OptimizerConfig(kind=kind, learning_rate=rate, clip_norm=0.3, warmup=0.0, schedule="constant")
+    trainer = make_trainer(corpus, softmax_width=5, optimizer=optimizer, **options)
     head, bound = trainer.head, []
     text = [line.split() for line in made_up_text(40).splitlines()]
     untrained = perplexity(trainer.model, text)
     assert head.projection_weight.shape == (5, 8)
-    assert any(parameter is head.projection_weight for parameter in trainer.optimiser.dense)
+    assert any(parameter is head.projection_weight for parameter in trainer.optimizer.dense)
     head.projection_weight.register_post_accumulate_grad_hook(lambda p: bound.append(p.grad))
     before = head.projection_weight.detach().clone()
     results = [trainer.train_step(0.5) for _ in range(60)]
@@ -200,7 +200,7 @@ def test_the_gradient_that_is_clipped_counts_the_map(corpus):
     """The norm that a step reports is that of all gradients, the map's among them."""
     trainer = make_trainer(corpus, softmax_width=5, full_softmax=1, negatives=6)
     squares = []
-    for parameter in trainer.optimiser.dense:
+    for parameter in trainer.optimizer.dense:
         parameter.register_post_accumulate_grad_hook(lambda p: squares.append(p.grad.double().square().sum()))
     made = trainer.head.rows
     kept = []
@@ -259,7 +259,7 @@ def test_the_golden_loss_curve(tmp_path):
         folder = tmp_path / name
         folder.mkdir()
         corpus = make_corpus(folder, made_up_text(60))
-        trainer = make_trainer(corpus, rows=8, steps=10, dropout=0.1, optimiser=FAST, **options)
+        trainer = make_trainer(corpus, rows=8, steps=10, dropout=0.1, optimizer=FAST, **options)
         curves[name] = [round(trainer.train_step(i / 20).loss, 6) for i in range(20)]
         trainer.close()
     if not GOLDEN.exists():
@@ -280,7 +280,7 @@ def test_it_learns_two_hundred_sentences_by_heart(tmp_path):
     corpus = make_corpus(tmp_path, "\n".join(lines) + "\n")
     config = TrainConfig(rows=40, steps=16, dropout=0.0, min_count=1, state="reset")
     model = small_config(cells=128, width=32)
-    recipe = Recipe(model=model, tokeniser=TokeniserConfig("whitespace"), train=config, optimiser=FAST)
+    recipe = Recipe(model=model, tokeniser=TokeniserConfig("whitespace"), train=config, optimizer=FAST)
     trainer = Trainer(fresh_model(recipe, corpus), corpus, config, FAST)
     for i in range(STEPS_BY_HEART):
         trainer.train_step(i / STEPS_BY_HEART)

@@ -103,7 +103,7 @@ def percent(shares: list[float]) -> str:
 def write_card(name: str, run: Path, model: Checkpoint, facts: dict[str, Any]) -> str:
     language = name[:2]
     config = json.loads((run / RUN).read_bytes())
-    train, optimiser, lstm = (config["recipe"]["train"], config["recipe"]["optimiser"], model.bilm.config.lstm)
+    train, optimizer, lstm = (config["recipe"]["train"], config["recipe"]["optimizer"], model.bilm.config.lstm)
     last = [row for row in read_metrics(run) if "perplexity" in row][-1]
     corpus = PreparedCorpus.open(run / CORPUS / "train")
     zero, carry, pos, pairs = (facts[key] for key in ("perplexity_zero", "perplexity_carry", "pos", "pairs"))
@@ -159,7 +159,7 @@ A small {LANGUAGES[language]} ELMo (Peters et al. 2018). `Elmo.from_pretrained("
 
 Text: {TEXTS[language]}; {corpus.tokens:,} tokens in {corpus.sentences:,} sentences, and {zero["sentences"]:,} sentences
 held out. Seen in training: {last["tokens"]:,} tokens ({last["tokens"] / (corpus.tokens + corpus.sentences):.2f} epochs), {last["step"]:,} steps of
-{train["rows"]} x {train["steps"]}, {optimiser["kind"]} at {optimiser["learning_rate"]} ({optimiser["schedule"]}), dropout {train["dropout"]}, seed {train["seed"]}; {last["seconds"] / 3600:.1f} hours on one core of
+{train["rows"]} x {train["steps"]}, {optimizer["kind"]} at {optimizer["learning_rate"]} ({optimizer["schedule"]}), dropout {train["dropout"]}, seed {train["seed"]}; {last["seconds"] / 3600:.1f} hours on one core of
 a 2-core machine without GPU that did other work beside it. Command, log and curve: docs/models/{name} in the
 repository.
 

@@ -106,7 +106,7 @@ def fit(
     # The parameters in float64: a line search compares losses that hardly differ.
     u = torch.zeros(x.shape[1], classes, dtype=torch.float64)
     bias = torch.zeros(classes, dtype=torch.float64)
-    optimiser = torch.optim.LBFGS(
+    optimizer = torch.optim.LBFGS(
         [u, bias],
         max_iter=iterations,
         max_eval=2 * iterations,
@@ -123,12 +123,12 @@ def fit(
         return loss + float((pull * u).sum()) / 2
 
     with torch.no_grad():
-        optimiser.step(closure)  # type: ignore[no-untyped-call]
+        optimizer.step(closure)  # type: ignore[no-untyped-call]
         closure()
     assert u.grad is not None
     assert bias.grad is not None
     largest = max(float(u.grad.abs().max()), float(bias.grad.abs().max()))
-    done = int(optimiser.state[u]["n_iter"])
+    done = int(optimizer.state[u]["n_iter"])
     return LinearProbe((turn @ u).float(), bias.float(), mean, scale, done, largest <= tolerance)
 
 

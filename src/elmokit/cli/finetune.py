@@ -40,7 +40,7 @@ def finetune(
     general: Annotated[Path | None, typer.Option(help="Text of another kind, to see what is forgotten.")] = None,
     new_words: Annotated[int, typer.Option(min=0, help="Words to add to the vocabulary, at most.")] = 0,
     recipe: Annotated[
-        str, typer.Option(help="A recipe whose train and optimiser sections are used.")
+        str, typer.Option(help="A recipe whose train and optimizer sections are used.")
     ] = "finetune",
     settings: Settings = None,
     tokens: Tokens = None,

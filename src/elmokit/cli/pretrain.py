@@ -66,7 +66,7 @@ def pretrain(
 
     `elmo pretrain wiki.txt.xz --out my-elmo --recipe small --hours 6`
 
-    `elmo pretrain texts/ --out tiny --recipe tiny --tokens 2000000 --set optimiser.learning_rate=0.002`
+    `elmo pretrain texts/ --out tiny --recipe tiny --tokens 2000000 --set optimizer.learning_rate=0.002`
 
     `elmo pretrain --out my-elmo --resume`
 

@@ -116,7 +116,7 @@ def show_plan(run: Run, seconds: float) -> None:
         "model": f"{sum(p.numel() for p in model.bilm.parameters()):,} parameters, "
         f"LSTM {recipe.model.lstm.cells} -> {recipe.model.lstm.width} a direction",
         "step": f"{recipe.train.rows} rows x {recipe.train.steps} tokens on {run.ranks.world} process(es)",
-        "optimiser": f"{recipe.optimiser.kind}, learning rate {recipe.optimiser.learning_rate}",
+        "optimizer": f"{recipe.optimizer.kind}, learning rate {recipe.optimizer.learning_rate}",
         "budget": f"{budget.hours} hours" if budget.tokens is None else f"{budget.tokens:,} tokens",
         "takes": "about " + duration(seconds),
     }.items():

@@ -151,8 +151,8 @@ def prepare(
     split          lines are paragraphs: split them into sentences. None decides by the first 1000 lines that
                    are not blank (or the first million characters): paragraphs, if more than one in four holds
                    more than one sentence.
-    held_out       share of the lines that is kept from training, each chosen by a hash of (seed, its number over
-                   all sources). The first line that is not blank always trains.
+    held_out       share of the lines that is kept from training, each chosen by a hash of (seed, its text): a line
+                   is on the same side wherever it stands, and so are lines that are equal.
     workers        processes that tokenise; the outcome is the same with any number.
     limit_tokens   the training part ends with the sentence that reaches so many.
     overwrite      replace an earlier preparation in `folder`; nothing else is ever replaced.
@@ -202,6 +202,8 @@ def prepare(
                 break
         if not train.tokens:
             found = f"{read} lines without a token" if read else "no lines at all"
+            if held.tokens:
+                found = f"all {held.sentences} sentences were held out: hold out a smaller share, or none"
             raise ValueError(f"nothing to train on in {', '.join(settings['sources'])}: {found}")
         train.finish({**settings, "part": TRAIN})
         if held.tokens:
@@ -256,12 +258,10 @@ class _Batch(NamedTuple):
 def _batches(lines: Iterator[str], held_out: float, seed: int) -> Iterator[_Batch]:
     parts: tuple[list[str], list[str]] = ([], [])
     count = characters = 0
-    begun = False
-    for number, line in enumerate(lines, start=1):
+    for line in lines:
         count += 1
         if line.strip():
-            parts[begun and _is_held_out(number, held_out, seed)].append(line)
-            begun = True
+            parts[_is_held_out(line, held_out, seed)].append(line)
             characters += len(line)
         if characters >= _BATCH_CHARACTERS or count >= _BATCH_LINES:
             yield _Batch(count, *parts)
@@ -270,10 +270,11 @@ def _batches(lines: Iterator[str], held_out: float, seed: int) -> Iterator[_Batc
         yield _Batch(count, *parts)
 
 
-def _is_held_out(number: int, held_out: float, seed: int) -> bool:
+def _is_held_out(line: str, held_out: float, seed: int) -> bool:
+    """By the text alone: whatever files are added, shuffled or renamed, no later model trains on it either."""
     if not held_out:
         return False
-    drawn = hashlib.blake2b(f"{seed} {number}".encode(), digest_size=8).digest()
+    drawn = hashlib.blake2b(f"{seed} {line.strip()}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(drawn, "little") < held_out * 2**64
 
 

@@ -38,7 +38,7 @@ class Ranks:
             return cls()
         if not distributed.is_initialized():
             # Its functions take the process group of the moment they are imported as a default, and torch's
-            # optimisers import it. If that is ours, `close` cannot end it, and its threads may abort the
+            # optimizers import it. If that is ours, `close` cannot end it, and its threads may abort the
             # process as it exits, which torchrun takes for a failure of the run.
             importlib.import_module("torch.distributed.nn.functional")
             backend = "nccl" if torch.cuda.is_available() else "gloo"

@@ -10,7 +10,7 @@ from typing import Any
 from elmokit.config import build, override, read_toml, suggest
 from elmokit.model.bilm import BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
-from elmokit.pretrain.optimiser import OptimiserConfig
+from elmokit.pretrain.optimizer import OptimizerConfig
 from elmokit.pretrain.train import TrainConfig
 from elmokit.text.characters import ByteMapper
 from elmokit.text.jamo import JamoMapper
@@ -25,7 +25,7 @@ class Recipe:
     mapper: ByteMapper | JamoMapper = field(default_factory=ByteMapper)
     tokeniser: TokeniserConfig = field(default_factory=TokeniserConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
-    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
 
 
 def recipe_names() -> list[str]:

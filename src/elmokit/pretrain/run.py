@@ -104,7 +104,7 @@ class Run:
             Checkpoint.load(start) if start.is_dir() else fresh_model(config.recipe, self.corpus),
             self.corpus,
             config.recipe.train,
-            config.recipe.optimiser,
+            config.recipe.optimizer,
             self.ranks,
         )
         self.seconds = 0.0
@@ -124,9 +124,7 @@ class Run:
         path = folder / RUN
         if not path.is_file():
             raise ValueError(f"{folder} holds no training run: it has no {RUN}")
-        table = parse_json(path.read_bytes(), path)
-        table.pop("elmokit", None)
-        config = build(RunConfig, table, "")
+        config = build(RunConfig, _present_names(parse_json(path.read_bytes(), path)), "")
         if budget is not None:
             config = dataclasses.replace(config, budget=budget)
         run = cls(folder, config, ranks)
@@ -277,7 +275,7 @@ class Run:
         problems = []
         for folder in reversed(_checkpoints(self.folder)):
             try:
-                tensors = load_file(folder / TENSORS)
+                tensors = _present_names(load_file(folder / TENSORS))
                 progress = parse_json((folder / PROGRESS).read_bytes(), folder / PROGRESS)
                 self.trainer.load_state_dict(tensors)
             except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
@@ -317,6 +315,18 @@ Licence of the text and known limits: to be stated by whoever trained it.
 
 def _write_config(folder: Path, config: RunConfig) -> None:
     write_file(folder / RUN, json.dumps({"elmokit": __version__, **dump(config)}, indent=1).encode())
+
+
+def _present_names(table: dict[str, Any]) -> dict[str, Any]:
+    """What 0.1.0 wrote spelled the optimizer in the British way: in run.json, and in the names of tensors."""
+    table = {
+        "optimizer" + name.removeprefix("optimiser") if name.partition(".")[0] == "optimiser" else name: value
+        for name, value in table.items()
+        if name != "elmokit"
+    }
+    if isinstance(table.get("recipe"), dict):
+        table["recipe"] = _present_names(table["recipe"])
+    return table
 
 
 def _checkpoints(folder: Path) -> list[Path]:

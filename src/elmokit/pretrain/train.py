@@ -22,7 +22,7 @@ from elmokit.checkpoint import Checkpoint
 from elmokit.model.bilm import BiLMState
 from elmokit.model.language_head import SoftmaxRows
 from elmokit.model.sampling import LogUniformSampler
-from elmokit.pretrain.optimiser import Optimiser, OptimiserConfig, row_gradients
+from elmokit.pretrain.optimizer import Optimizer, OptimizerConfig, row_gradients
 from elmokit.pretrain.ranks import Ranks
 from elmokit.pretrain.windows import Prefetch, Window, WindowStream
 from elmokit.text.batches import pad
@@ -78,7 +78,7 @@ class Trainer:
         model: Checkpoint,
         corpus: PreparedCorpus,
         config: TrainConfig,
-        optimiser: OptimiserConfig,
+        optimizer: OptimizerConfig,
         ranks: Ranks | None = None,
     ) -> None:
         if model.head is None or model.vocabulary is None:
@@ -95,7 +95,7 @@ class Trainer:
             else None
         )
         trained = [p for p in self.bilm.parameters() if p.requires_grad]
-        self.optimiser = Optimiser(trained, self.head, optimiser, sampled=self.sampler is not None)
+        self.optimizer = Optimizer(trained, self.head, optimizer, sampled=self.sampler is not None)
         self.windows = Prefetch(
             WindowStream(
                 corpus,
@@ -119,9 +119,9 @@ class Trainer:
         losses, rows = self._losses(hidden, targets)
         scale = (self.config.steps if self.config.loss_times_steps else 1) / (2 * max(count, 1))
         ((losses[0] + losses[1]) * scale).backward()  # type: ignore[no-untyped-call]
-        gradients = [p.grad for p in self.optimiser.dense if p.grad is not None]
+        gradients = [p.grad for p in self.optimizer.dense if p.grad is not None]
         self.ranks.sum_(gradients + ([] if rows is None else list(row_gradients(rows).values())))
-        norm, rate = self.optimiser.step(rows, progress)
+        norm, rate = self.optimizer.step(rows, progress)
         forward, backward = self.ranks.sum(*(float(loss.detach()) for loss in losses))
         self.step += 1
         self.tokens += int(count)
@@ -188,7 +188,7 @@ class Trainer:
         return {
             **{f"bilm.{name}": tensor for name, tensor in self.bilm.state_dict().items()},
             **{f"head.{name}": tensor for name, tensor in self.head.state_dict().items()},
-            **{f"optimiser.{name}": tensor for name, tensor in self.optimiser.state_dict().items()},
+            **{f"optimizer.{name}": tensor for name, tensor in self.optimizer.state_dict().items()},
             **{f"cursor.{name}": self.ranks.gather(tensor) for name, tensor in cursor.items()},
             "state.hidden": self.ranks.gather(self.state.hidden, dim=2),
             "state.cell": self.ranks.gather(self.state.cell, dim=2),
@@ -202,7 +202,7 @@ class Trainer:
         mine = slice(self.first_row, self.first_row + self.state.hidden.shape[2])
         self.bilm.load_state_dict(part("bilm."))
         self.head.load_state_dict(part("head."))
-        self.optimiser.load_state_dict(part("optimiser."))
+        self.optimizer.load_state_dict(part("optimizer."))
         self.windows.restore({name: tensor[mine].numpy() for name, tensor in part("cursor.").items()})
         self.state = BiLMState(tensors["state.hidden"][:, :, mine], tensors["state.cell"][:, :, mine])
         self.step, self.tokens = (int(value) for value in tensors["progress"])

@@ -9,10 +9,10 @@ from safetensors.torch import load, save
 
 from elmokit.config import build, dump
 from elmokit.model.language_head import LanguageHead
-from elmokit.pretrain.optimiser import (
-    Optimiser,
-    OptimiserConfig,
-    RowOptimiser,
+from elmokit.pretrain.optimizer import (
+    Optimizer,
+    OptimizerConfig,
+    RowOptimizer,
     clip_gradients,
     learning_rate,
 )
@@ -43,14 +43,14 @@ def test_rows_by_adagrad_are_dense_adagrad_to_the_bit():
     head, _ = fresh()
     dense = [head.weight.detach().clone().requires_grad_(), head.bias.detach().clone().requires_grad_()]
     reference = torch.optim.Adagrad(dense, lr=0.2, initial_accumulator_value=1.0, eps=0.0)
-    rows_optimiser = RowOptimiser(head.weight, head.bias, OptimiserConfig(kind="adagrad"))
+    rows_optimizer = RowOptimizer(head.weight, head.bias, OptimizerConfig(kind="adagrad"))
     generator = torch.Generator().manual_seed(0)
     for step in range(9):
         rows = rows_with_gradients(head, touched(step), generator)
         for parameter, gradient in zip(dense, (rows.weight.grad, rows.bias.grad)):
             parameter.grad = torch.zeros_like(parameter).index_copy_(0, rows.ids, gradient)
         reference.step()
-        rows_optimiser.step(rows, 0.2)
+        rows_optimizer.step(rows, 0.2)
     assert torch.equal(head.weight, dense[0])
     assert torch.equal(head.bias, dense[1])
 
@@ -58,19 +58,19 @@ def test_rows_by_adagrad_are_dense_adagrad_to_the_bit():
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 def test_a_row_by_adamw_is_dense_adamw_over_the_steps_that_touch_it(decay):
     head, _ = fresh()
-    dense, optimisers = [], []
+    dense, optimizers = [], []
     for row in range(V):
         weight, bias = (tensor[row].detach().clone().requires_grad_() for tensor in (head.weight, head.bias))
         groups = [{"params": [weight], "weight_decay": decay}, {"params": [bias], "weight_decay": 0.0}]
         dense.append((weight, bias))
-        optimisers.append(torch.optim.AdamW(groups, lr=0.1))
-    ours = RowOptimiser(head.weight, head.bias, OptimiserConfig(row_weight_decay=decay))
+        optimizers.append(torch.optim.AdamW(groups, lr=0.1))
+    ours = RowOptimizer(head.weight, head.bias, OptimizerConfig(row_weight_decay=decay))
     generator = torch.Generator().manual_seed(0)
     for step in range(40):
         rows = rows_with_gradients(head, touched(step), generator)
         for place, row in enumerate(rows.ids.tolist()):
             dense[row][0].grad, dense[row][1].grad = rows.weight.grad[place], rows.bias.grad[place]
-            optimisers[row].step()
+            optimizers[row].step()
         ours.step(rows, 0.1)
     torch.testing.assert_close(head.weight.detach(), torch.stack([weight.detach() for weight, _ in dense]))
     torch.testing.assert_close(head.bias.detach(), torch.stack([bias.detach() for _, bias in dense]))
@@ -78,24 +78,24 @@ def test_a_row_by_adamw_is_dense_adamw_over_the_steps_that_touch_it(decay):
 
 def test_dense_adagrad_is_tensorflows():
     """sum starts at 1; sum += g ** 2; parameter -= rate * g / sqrt(sum). By hand, two steps."""
-    config = OptimiserConfig(kind="adagrad", learning_rate=0.2, schedule="constant", warmup=0.0, clip_norm=None)
+    config = OptimizerConfig(kind="adagrad", learning_rate=0.2, schedule="constant", warmup=0.0, clip_norm=None)
     head, _ = fresh()
     parameter = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
-    optimiser = Optimiser([parameter], head, config, sampled=False)
+    optimizer = Optimizer([parameter], head, config, sampled=False)
     for gradient in ([3.0, 0.5], [-1.0, 0.0]):
         parameter.grad = torch.tensor(gradient)
-        optimiser.step(None, 0.5)
+        optimizer.step(None, 0.5)
     first = 1 - 0.2 * 3 / math.sqrt(10) + 0.2 * 1 / math.sqrt(11)
     torch.testing.assert_close(parameter.detach(), torch.tensor([first, -2 - 0.2 * 0.5 / math.sqrt(1.25)]))
 
 
 def test_dense_adamw_is_torchs_with_decay_of_matrices_alone():
-    config = OptimiserConfig(learning_rate=0.1, weight_decay=0.3, clip_norm=None)
+    config = OptimizerConfig(learning_rate=0.1, weight_decay=0.3, clip_norm=None)
     head, dense = fresh()
     copies = [parameter.detach().clone().requires_grad_() for parameter in dense]
     reference = torch.optim.AdamW([{"params": copies[:1]}, {"params": copies[1:], "weight_decay": 0.0}])
     reference.param_groups[0]["weight_decay"] = 0.3
-    optimiser = Optimiser(dense, head, config, sampled=False)
+    optimizer = Optimizer(dense, head, config, sampled=False)
     generator = torch.Generator().manual_seed(0)
     for step in range(5):
         for group in reference.param_groups:
@@ -104,7 +104,7 @@ def test_dense_adamw_is_torchs_with_decay_of_matrices_alone():
             copy.grad = torch.randn(copy.shape, generator=generator)
             parameter.grad = copy.grad.clone()
         reference.step()
-        assert optimiser.step(None, step / 5).rate == learning_rate(step / 5, config)
+        assert optimizer.step(None, step / 5).rate == learning_rate(step / 5, config)
     for parameter, copy in zip(dense, copies):
         torch.testing.assert_close(parameter, torch.nn.Parameter(copy.detach()))
 
@@ -113,10 +113,10 @@ def test_dense_adamw_is_torchs_with_decay_of_matrices_alone():
 def test_the_full_softmax_is_dense(kind):
     head, dense = fresh()
     before = head.weight.detach().clone()
-    optimiser = Optimiser(dense, head, OptimiserConfig(kind=kind), sampled=False)
+    optimizer = Optimizer(dense, head, OptimizerConfig(kind=kind), sampled=False)
     head.full_loss(torch.randn(3, P), torch.tensor([1, 2, 3])).backward()
-    assert {id(parameter) for parameter in head.parameters()} <= {id(parameter) for parameter in optimiser.dense}
-    optimiser.step(None, 0.5)
+    assert {id(parameter) for parameter in head.parameters()} <= {id(parameter) for parameter in optimizer.dense}
+    optimizer.step(None, 0.5)
     assert (head.weight != before).all()
     assert head.weight.grad is None  # forgotten: the next step starts from nothing
 
@@ -125,19 +125,19 @@ def test_the_full_softmax_is_dense(kind):
 def test_dense_and_row_gradients_are_clipped_together(kind):
     """AdamW hardly sees the scale of gradients, its moments do."""
     head, dense = fresh()
-    config = OptimiserConfig(kind=kind, clip_norm=0.5)
-    optimiser = Optimiser(dense, head, config, sampled=True)
+    config = OptimizerConfig(kind=kind, clip_norm=0.5)
+    optimizer = Optimizer(dense, head, config, sampled=True)
     rows = rows_with_gradients(head, [1, 5], torch.Generator().manual_seed(0), scale=100)
     for parameter in dense:
         parameter.grad = torch.randn(parameter.shape) * 30
     gradients = [rows.weight.grad, rows.bias.grad, *(parameter.grad for parameter in dense)]
     norm = torch.cat([gradient.flatten() for gradient in gradients]).double().norm().item()
     expected = rows.weight.grad * 0.5 / norm
-    assert optimiser.step(rows, 0.3).norm == pytest.approx(norm, rel=1e-6)
+    assert optimizer.step(rows, 0.3).norm == pytest.approx(norm, rel=1e-6)
     if kind == "adamw":
-        seen = optimiser.state_dict()["rows.weight.exp_avg"][rows.ids] / (1 - config.betas[0])
+        seen = optimizer.state_dict()["rows.weight.exp_avg"][rows.ids] / (1 - config.betas[0])
     else:
-        seen = (optimiser.state_dict()["rows.weight.sum"][rows.ids] - 1).sqrt() * expected.sign()
+        seen = (optimizer.state_dict()["rows.weight.sum"][rows.ids] - 1).sqrt() * expected.sign()
     torch.testing.assert_close(seen, expected, rtol=1e-3, atol=1e-4)
 
 
@@ -154,46 +154,46 @@ def test_gradients_within_the_bound_stay_as_they_are():
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_step_of_no_finite_norm_changes_nothing(kind, bad):
     head, dense = fresh()
-    optimiser = Optimiser(dense, head, OptimiserConfig(kind=kind), sampled=True)
-    run(optimiser, head, dense, 0, 2)
-    before = [tensor.detach().clone() for tensor in (*optimiser.state_dict().values(), *dense, head.weight)]
+    optimizer = Optimizer(dense, head, OptimizerConfig(kind=kind), sampled=True)
+    run(optimizer, head, dense, 0, 2)
+    before = [tensor.detach().clone() for tensor in (*optimizer.state_dict().values(), *dense, head.weight)]
     for parameter in dense:
         parameter.grad = torch.ones_like(parameter)
     rows = rows_with_gradients(head, [1, 5], torch.Generator())
     rows.bias.grad[0] = bad
-    assert not math.isfinite(optimiser.step(rows, 0.5).norm)
-    after = [*optimiser.state_dict().values(), *dense, head.weight]
+    assert not math.isfinite(optimizer.step(rows, 0.5).norm)
+    after = [*optimizer.state_dict().values(), *dense, head.weight]
     assert all(torch.equal(one, other) for one, other in zip(before, after))
     assert dense[0].grad is None
 
 
-def run(optimiser, head, dense, start, stop):
+def run(optimizer, head, dense, start, stop):
     for step in range(start, stop):
         generator = torch.Generator().manual_seed(step)
         for parameter in dense:
             parameter.grad = torch.randn(parameter.shape, generator=generator)
-        sampled = optimiser.rows is not None
+        sampled = optimizer.rows is not None
         rows = rows_with_gradients(head, touched(step), generator) if sampled else None
         if not sampled:
             head.weight.grad = torch.randn(V, P, generator=generator)  # its bias has none: no state but the first
-        optimiser.step(rows, step / 8)
+        optimizer.step(rows, step / 8)
 
 
 @pytest.mark.parametrize("sampled", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("pause", [0, 3])
 def test_a_resumed_run_goes_on_to_the_same_bits(kind, sampled, pause):
-    config = OptimiserConfig(kind=kind, row_weight_decay=0.1)
+    config = OptimizerConfig(kind=kind, row_weight_decay=0.1)
     head, dense = fresh()
-    optimiser = Optimiser(dense, head, config, sampled=sampled)
-    run(optimiser, head, dense, 0, pause)
+    optimizer = Optimizer(dense, head, config, sampled=sampled)
+    run(optimizer, head, dense, 0, pause)
     tensors = {f"dense.{i}": parameter.detach() for i, parameter in enumerate(dense)}
     tensors |= {f"head.{name}": tensor for name, tensor in head.state_dict().items()}
-    content, parameters = save(optimiser.state_dict()), save(tensors)
-    run(optimiser, head, dense, pause, 7)
+    content, parameters = save(optimizer.state_dict()), save(tensors)
+    run(optimizer, head, dense, pause, 7)
 
     other_head, other = fresh(seed=1)
-    resumed = Optimiser(other, other_head, config, sampled=sampled)
+    resumed = Optimizer(other, other_head, config, sampled=sampled)
     run(resumed, other_head, other, 20, 22)  # a state that must not shine through
     stored = load(parameters)
     with torch.no_grad():
@@ -203,7 +203,7 @@ def test_a_resumed_run_goes_on_to_the_same_bits(kind, sampled, pause):
     resumed.load_state_dict(load(content))
     run(resumed, other_head, other, pause, 7)
 
-    ends = [optimiser.state_dict(), resumed.state_dict()]
+    ends = [optimizer.state_dict(), resumed.state_dict()]
     assert ends[0].keys() == ends[1].keys()
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
     for one, another in zip((*dense, *head.parameters()), (*other, *other_head.parameters())):
@@ -212,9 +212,9 @@ def test_a_resumed_run_goes_on_to_the_same_bits(kind, sampled, pause):
 
 def test_a_state_of_something_else_is_refused_and_changes_nothing():
     head, dense = fresh()
-    optimiser = Optimiser(dense, head, OptimiserConfig(), sampled=True)
-    run(optimiser, head, dense, 0, 3)
-    state = optimiser.state_dict()
+    optimizer = Optimizer(dense, head, OptimizerConfig(), sampled=True)
+    run(optimizer, head, dense, 0, 3)
+    state = optimizer.state_dict()
     before = {name: tensor.clone() for name, tensor in state.items()}
     zeros = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
     wrong = [
@@ -225,19 +225,19 @@ def test_a_state_of_something_else_is_refused_and_changes_nothing():
     ]
     for table, message in wrong:
         with pytest.raises(ValueError, match=message):
-            optimiser.load_state_dict(table)
-    assert all(torch.equal(before[name], tensor) for name, tensor in optimiser.state_dict().items())
+            optimizer.load_state_dict(table)
+    assert all(torch.equal(before[name], tensor) for name, tensor in optimizer.state_dict().items())
 
 
 def test_rows_are_there_when_the_softmax_is_sampled_and_only_then():
     head, dense = fresh()
     rows = rows_with_gradients(head, [1], torch.Generator())
     with pytest.raises(ValueError, match="expected rows of the softmax in each step, found none"):
-        Optimiser(dense, head, OptimiserConfig(), sampled=True).step(None, 0.0)
+        Optimizer(dense, head, OptimizerConfig(), sampled=True).step(None, 0.0)
     with pytest.raises(ValueError, match="expected no rows of the softmax in each step, found some"):
-        Optimiser(dense, head, OptimiserConfig(), sampled=False).step(rows, 0.0)
+        Optimizer(dense, head, OptimizerConfig(), sampled=False).step(rows, 0.0)
     with pytest.raises(ValueError, match="call backward"):
-        Optimiser(dense, head, OptimiserConfig(), sampled=True).step(head.rows(torch.tensor([1])), 0.0)
+        Optimizer(dense, head, OptimizerConfig(), sampled=True).step(head.rows(torch.tensor([1])), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_rows_are_there_when_the_softmax_is_sampled_and_only_then():
     ],
 )
 def test_schedules(schedule, expected):
-    config = OptimiserConfig(schedule=schedule, learning_rate=3.0, warmup=0.2, cooldown=0.25, final=0.1)
+    config = OptimizerConfig(schedule=schedule, learning_rate=3.0, warmup=0.2, cooldown=0.25, final=0.1)
     for progress, share in {0.0: 0.0, 0.05: 0.25, 0.1: 0.5, 0.2: 1.0, **expected}.items():
         assert learning_rate(progress, config) == pytest.approx(3 * share, abs=1e-12), progress
     assert learning_rate(0.0, dataclasses.replace(config, warmup=0.0)) == 3.0
@@ -262,9 +262,9 @@ def test_schedules(schedule, expected):
 
 def test_settings_come_from_a_recipe_and_go_back():
     table = {"kind": "adagrad", "learning_rate": 0.2, "betas": [0.8, 0.9], "schedule": "linear"}
-    config = build(OptimiserConfig, table)
-    assert config == OptimiserConfig("adagrad", 0.2, "linear", betas=(0.8, 0.9))
-    assert build(OptimiserConfig, dump(config)) == config
+    config = build(OptimizerConfig, table)
+    assert config == OptimizerConfig("adagrad", 0.2, "linear", betas=(0.8, 0.9))
+    assert build(OptimizerConfig, dump(config)) == config
 
 
 @pytest.mark.parametrize(
@@ -286,4 +286,4 @@ def test_settings_come_from_a_recipe_and_go_back():
 )
 def test_impossible_settings_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        OptimiserConfig(**wrong)
+        OptimizerConfig(**wrong)

@@ -1,6 +1,6 @@
 """Updates: dense parameters, rows of the softmax, the learning rate's schedule, clipping.
 
-`Optimiser` ties them. Its state is a flat table of tensors, ready for safetensors; a run that saves and loads it
+`Optimizer` ties them. Its state is a flat table of tensors, ready for safetensors; a run that saves and loads it
 goes on to the same bits.
 """
 
@@ -18,7 +18,7 @@ from elmokit.model.language_head import LanguageHead, SoftmaxRows
 
 
 @dataclass(frozen=True)
-class OptimiserConfig:
+class OptimizerConfig:
     kind: Literal["adamw", "adagrad"] = "adamw"
     learning_rate: float = 1e-3  # at its highest; Adagrad wants more (the published models had 0.2)
     schedule: Literal["cosine", "linear", "trapezoid", "constant"] = "cosine"  # after the warm-up
@@ -54,7 +54,7 @@ class OptimiserConfig:
             raise ValueError(f"clip_norm: expected a positive bound or none, found {self.clip_norm}")
 
 
-def learning_rate(progress: float, config: OptimiserConfig) -> float:
+def learning_rate(progress: float, config: OptimizerConfig) -> float:
     """The rate at a share of the budget (tokens, epochs or hours); past its end, the last one."""
     if not progress >= 0:
         raise ValueError(f"progress: expected a share of the budget, 0 or more, found {progress}")
@@ -82,7 +82,7 @@ def clip_gradients(gradients: Iterable[Tensor], bound: float | None) -> float:
     return norm
 
 
-class RowOptimiser:
+class RowOptimizer:
     """AdamW or Adagrad for a matrix [V, P] and a bias [V] of which a step touches U rows, and costs as much.
 
     A row that is not touched stays as it is, and so do its moments. For Adagrad that is what zero gradients do
@@ -90,7 +90,7 @@ class RowOptimiser:
     those, so that a row fares as if the steps that touched it were all that there were.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor, config: OptimiserConfig) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor, config: OptimizerConfig) -> None:
         self.config = config
         self.tables = {"weight": weight.detach(), "bias": bias.detach()}  # the same memory
         self.state: dict[str, Tensor] = {}
@@ -150,20 +150,20 @@ class Update(NamedTuple):
     rate: float
 
 
-class Optimiser:
+class Optimizer:
     """The given parameters and the softmax: its touched rows if it is sampled, else as dense parameters too.
 
     The map before the softmax, where there is one, is dense either way: every step touches all of it.
     """
 
     def __init__(
-        self, dense: Iterable[nn.Parameter], head: LanguageHead, config: OptimiserConfig, *, sampled: bool
+        self, dense: Iterable[nn.Parameter], head: LanguageHead, config: OptimizerConfig, *, sampled: bool
     ) -> None:
         self.config = config
         softmax = (p for name, p in head.named_parameters() if not sampled or name == "projection_weight")
         self.dense = [*dense, *softmax]
-        self.rows = RowOptimiser(head.weight, head.bias, config) if sampled else None
-        self._torch = _dense_optimiser(self.dense, config)
+        self.rows = RowOptimizer(head.weight, head.bias, config) if sampled else None
+        self._torch = _dense_optimizer(self.dense, config)
 
     def step(self, rows: SoftmaxRows | None, progress: float) -> Update:
         """Update by the gradients that are there, and forget them.
@@ -203,12 +203,12 @@ class Optimiser:
         for key in sorted(own.keys() | state.keys()):
             expected, found = _described(own.get(key)), _described(state.get(key))
             if expected != found:
-                raise ValueError(f"state of another model or optimiser: {key}: expected {expected}, found {found}")
+                raise ValueError(f"state of another model or optimizer: {key}: expected {expected}, found {found}")
         for key, tensor in own.items():
             tensor.copy_(state[key])
 
 
-def _dense_optimiser(parameters: list[nn.Parameter], config: OptimiserConfig) -> torch.optim.Optimizer:
+def _dense_optimizer(parameters: list[nn.Parameter], config: OptimizerConfig) -> torch.optim.Optimizer:
     rate = config.learning_rate
     if config.kind == "adagrad":
         # With no epsilon, this is TensorFlow's: sum += g ** 2; parameter -= rate * g / sqrt(sum).
@@ -217,13 +217,13 @@ def _dense_optimiser(parameters: list[nn.Parameter], config: OptimiserConfig) ->
         {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
     ]
-    optimiser = torch.optim.AdamW(groups, rate, config.betas, config.eps, fused=True)
+    optimizer = torch.optim.AdamW(groups, rate, config.betas, config.eps, fused=True)
     # torch would make these in the first step; made now, the state has the same names before it and after.
     for parameter in parameters:
         step = torch.zeros((), dtype=torch.float32, device=parameter.device)
         moments = {key: torch.zeros_like(parameter.detach()) for key in ("exp_avg", "exp_avg_sq")}
-        optimiser.state[parameter] = {"step": step, **moments}
-    return optimiser
+        optimizer.state[parameter] = {"step": step, **moments}
+    return optimizer
 
 
 def _described(tensor: Tensor | None) -> str:
