@@ -14,11 +14,11 @@ from elmokit.pretrain.optimizer import (
     OptimizerConfig,
     RowOptimizer,
     clip_gradients,
-    learning_rate,
+    rate_share,
 )
 
 V, P = 12, 4
-KINDS = ["adamw", "adagrad"]
+KINDS = ["adamw", "muon", "adagrad"]
 
 
 def fresh(seed=0):
@@ -95,16 +95,16 @@ def test_dense_adamw_is_torchs_with_decay_of_matrices_alone():
     copies = [parameter.detach().clone().requires_grad_() for parameter in dense]
     reference = torch.optim.AdamW([{"params": copies[:1]}, {"params": copies[1:], "weight_decay": 0.0}])
     reference.param_groups[0]["weight_decay"] = 0.3
-    optimizer = Optimizer(dense, head, config, sampled=False)
+    optimizer = Optimizer(dense, head, config, sampled=False, matrices=dense[:1])
     generator = torch.Generator().manual_seed(0)
     for step in range(5):
         for group in reference.param_groups:
-            group["lr"] = learning_rate(step / 5, config)
+            group["lr"] = 0.1 * rate_share(step / 5, config)
         for parameter, copy in zip(dense, copies):
             copy.grad = torch.randn(copy.shape, generator=generator)
             parameter.grad = copy.grad.clone()
         reference.step()
-        assert optimizer.step(None, step / 5).rate == learning_rate(step / 5, config)
+        assert optimizer.step(None, step / 5).rate == 0.1 * rate_share(step / 5, config)
     for parameter, copy in zip(dense, copies):
         torch.testing.assert_close(parameter, torch.nn.Parameter(copy.detach()))
 
@@ -113,7 +113,7 @@ def test_dense_adamw_is_torchs_with_decay_of_matrices_alone():
 def test_the_full_softmax_is_dense(kind):
     head, dense = fresh()
     before = head.weight.detach().clone()
-    optimizer = Optimizer(dense, head, OptimizerConfig(kind=kind), sampled=False)
+    optimizer = Optimizer(dense, head, OptimizerConfig(kind=kind), sampled=False, matrices=dense[:1])
     head.full_loss(torch.randn(3, P), torch.tensor([1, 2, 3])).backward()
     assert {id(parameter) for parameter in head.parameters()} <= {id(parameter) for parameter in optimizer.dense}
     optimizer.step(None, 0.5)
@@ -126,7 +126,7 @@ def test_dense_and_row_gradients_are_clipped_together(kind):
     """AdamW hardly sees the scale of gradients, its moments do."""
     head, dense = fresh()
     config = OptimizerConfig(kind=kind, clip_norm=0.5)
-    optimizer = Optimizer(dense, head, config, sampled=True)
+    optimizer = Optimizer(dense, head, config, sampled=True, matrices=dense[:1])
     rows = rows_with_gradients(head, [1, 5], torch.Generator().manual_seed(0), scale=100)
     for parameter in dense:
         parameter.grad = torch.randn(parameter.shape) * 30
@@ -134,7 +134,7 @@ def test_dense_and_row_gradients_are_clipped_together(kind):
     norm = torch.cat([gradient.flatten() for gradient in gradients]).double().norm().item()
     expected = rows.weight.grad * 0.5 / norm
     assert optimizer.step(rows, 0.3).norm == pytest.approx(norm, rel=1e-6)
-    if kind == "adamw":
+    if kind != "adagrad":
         seen = optimizer.state_dict()["rows.weight.exp_avg"][rows.ids] / (1 - config.betas[0])
     else:
         seen = (optimizer.state_dict()["rows.weight.sum"][rows.ids] - 1).sqrt() * expected.sign()
@@ -154,7 +154,7 @@ def test_gradients_within_the_bound_stay_as_they_are():
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_step_of_no_finite_norm_changes_nothing(kind, bad):
     head, dense = fresh()
-    optimizer = Optimizer(dense, head, OptimizerConfig(kind=kind), sampled=True)
+    optimizer = Optimizer(dense, head, OptimizerConfig(kind=kind), sampled=True, matrices=dense[:1])
     run(optimizer, head, dense, 0, 2)
     before = [tensor.detach().clone() for tensor in (*optimizer.state_dict().values(), *dense, head.weight)]
     for parameter in dense:
@@ -185,7 +185,7 @@ def run(optimizer, head, dense, start, stop):
 def test_a_resumed_run_goes_on_to_the_same_bits(kind, sampled, pause):
     config = OptimizerConfig(kind=kind, row_weight_decay=0.1)
     head, dense = fresh()
-    optimizer = Optimizer(dense, head, config, sampled=sampled)
+    optimizer = Optimizer(dense, head, config, sampled=sampled, matrices=dense[:1])
     run(optimizer, head, dense, 0, pause)
     tensors = {f"dense.{i}": parameter.detach() for i, parameter in enumerate(dense)}
     tensors |= {f"head.{name}": tensor for name, tensor in head.state_dict().items()}
@@ -193,7 +193,7 @@ def test_a_resumed_run_goes_on_to_the_same_bits(kind, sampled, pause):
     run(optimizer, head, dense, pause, 7)
 
     other_head, other = fresh(seed=1)
-    resumed = Optimizer(other, other_head, config, sampled=sampled)
+    resumed = Optimizer(other, other_head, config, sampled=sampled, matrices=other[:1])
     run(resumed, other_head, other, 20, 22)  # a state that must not shine through
     stored = load(parameters)
     with torch.no_grad():
@@ -212,7 +212,7 @@ def test_a_resumed_run_goes_on_to_the_same_bits(kind, sampled, pause):
 
 def test_a_state_of_something_else_is_refused_and_changes_nothing():
     head, dense = fresh()
-    optimizer = Optimizer(dense, head, OptimizerConfig(), sampled=True)
+    optimizer = Optimizer(dense, head, OptimizerConfig(), sampled=True, matrices=dense[:1])
     run(optimizer, head, dense, 0, 3)
     state = optimizer.state_dict()
     before = {name: tensor.clone() for name, tensor in state.items()}
@@ -233,11 +233,13 @@ def test_rows_are_there_when_the_softmax_is_sampled_and_only_then():
     head, dense = fresh()
     rows = rows_with_gradients(head, [1], torch.Generator())
     with pytest.raises(ValueError, match="expected rows of the softmax in each step, found none"):
-        Optimizer(dense, head, OptimizerConfig(), sampled=True).step(None, 0.0)
+        Optimizer(dense, head, OptimizerConfig(), sampled=True, matrices=dense[:1]).step(None, 0.0)
     with pytest.raises(ValueError, match="expected no rows of the softmax in each step, found some"):
-        Optimizer(dense, head, OptimizerConfig(), sampled=False).step(rows, 0.0)
+        Optimizer(dense, head, OptimizerConfig(), sampled=False, matrices=dense[:1]).step(rows, 0.0)
     with pytest.raises(ValueError, match="call backward"):
-        Optimizer(dense, head, OptimizerConfig(), sampled=True).step(head.rows(torch.tensor([1])), 0.0)
+        Optimizer(dense, head, OptimizerConfig(), sampled=True, matrices=dense[:1]).step(
+            head.rows(torch.tensor([1])), 0.0
+        )
 
 
 @pytest.mark.parametrize(
@@ -251,13 +253,48 @@ def test_rows_are_there_when_the_softmax_is_sampled_and_only_then():
     ],
 )
 def test_schedules(schedule, expected):
-    config = OptimizerConfig(schedule=schedule, learning_rate=3.0, warmup=0.2, cooldown=0.25, final=0.1)
+    config = OptimizerConfig(schedule=schedule, warmup=0.2, cooldown=0.25, final=0.1)
     for progress, share in {0.0: 0.0, 0.05: 0.25, 0.1: 0.5, 0.2: 1.0, **expected}.items():
-        assert learning_rate(progress, config) == pytest.approx(3 * share, abs=1e-12), progress
-    assert learning_rate(0.0, dataclasses.replace(config, warmup=0.0)) == 3.0
+        assert rate_share(progress, config) == pytest.approx(share, abs=1e-12), progress
+    assert rate_share(0.0, dataclasses.replace(config, warmup=0.0)) == 1.0
     for wrong in (-0.1, math.nan):
         with pytest.raises(ValueError, match="progress"):
-            learning_rate(wrong, config)
+            rate_share(wrong, config)
+
+
+@pytest.mark.parametrize("sampled", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_softmax_has_a_rate_of_its_own(kind, sampled):
+    """Ten times the rate, ten times the change, of the softmax's words alone."""
+    changes = []
+    for softmax_rate in (None, 0.01, 0.1):
+        head, dense = fresh()
+        before = [tensor.detach().clone() for tensor in (head.weight, head.bias, *dense)]
+        config = OptimizerConfig(
+            kind=kind, learning_rate=0.01, softmax_learning_rate=softmax_rate, weight_decay=0.0, every=1
+        )
+        run(Optimizer(dense, head, config, sampled=sampled, matrices=dense[:1]), head, dense, 0, 2)
+        after = (head.weight, head.bias, *dense)
+        changes.append([(now.detach() - then) for now, then in zip(after, before)])
+    none, same, ten = changes
+    for one, other in zip(none, same):
+        assert torch.equal(one, other)
+    torch.testing.assert_close(ten[0], 10 * same[0], rtol=1e-3, atol=1e-5)
+    for one, other in zip(ten[2:], same[2:]):
+        assert torch.equal(one, other)
+
+
+def test_muon_takes_the_matrices_and_adamw_the_rest_at_its_own_rate():
+    config = OptimizerConfig("muon", 0.01, adamw_learning_rate=0.02, every=1)
+    adamw = dataclasses.replace(config, kind="adamw", learning_rate=0.02)
+    ends = []
+    for chosen in (config, adamw):
+        head, dense = fresh()
+        run(Optimizer(dense, head, chosen, sampled=True, matrices=dense[:1]), head, dense, 0, 3)
+        ends.append([tensor.detach().clone() for tensor in (*dense, head.weight, head.bias)])
+    (matrix, *others), (other_matrix, *same) = ends
+    assert (matrix != other_matrix).all()
+    assert all(torch.equal(one, other) for one, other in zip(others, same))
 
 
 def test_settings_come_from_a_recipe_and_go_back():
@@ -277,6 +314,10 @@ def test_settings_come_from_a_recipe_and_go_back():
         {"weight_decay": -0.1},
         {"row_weight_decay": -0.1},
         {"betas": (0.9, 1.0)},
+        {"adamw_learning_rate": 0.0},
+        {"softmax_learning_rate": -1.0},
+        {"momentum": 1.0},
+        {"every": 0},
         {"warmup": 1.0},
         {"cooldown": 0.0},
         {"cooldown": 0.6, "schedule": "trapezoid", "warmup": 0.5},

@@ -94,6 +94,7 @@ def stop_after(steps: int):
         ([0, 17, 1], ()),
         ([5], ("train.softmax_width=12",)),
         ([5], ("train.softmax_width=5", "train.full_softmax=1", "train.negatives=12")),
+        ([4, 9], ("optimizer.kind=muon", "train.full_softmax=1", "train.negatives=12")),
     ],
 )
 def test_stopped_and_resumed_the_run_is_the_same_to_the_bit(tmp_path, stops, settings):
@@ -111,7 +112,7 @@ def test_stopped_and_resumed_the_run_is_the_same_to_the_bit(tmp_path, stops, set
     assert_same(tmp_path / "whole", tmp_path / "run")
 
     def lines(folder):
-        timed = {"seconds", "tokens_per_second"}
+        timed = {"seconds", "cpu_seconds", "tokens_per_second"}
         return [{k: v for k, v in row.items() if k not in timed} for row in read_metrics(folder)]
 
     assert lines(tmp_path / "whole") == lines(tmp_path / "run")
@@ -314,9 +315,11 @@ assert not [name for name in threads if "gloo" in name], f"the process group is 
 """
 
 
-@pytest.mark.parametrize("softmax_width", [0, 5])
-@pytest.mark.parametrize("sampled", [False, True])
-def test_two_processes_train_as_one_does(tmp_path, sampled, softmax_width):
+@pytest.mark.parametrize(
+    ("sampled", "softmax_width", "kind"),
+    [(False, 0, "adamw"), (False, 5, "adamw"), (True, 0, "adamw"), (True, 5, "adamw"), (True, 5, "muon")],
+)
+def test_two_processes_train_as_one_does(tmp_path, sampled, softmax_width, kind):
     """The same rows, shared: the same losses. And a run goes on at another number of processes."""
     changes = ["train.full_softmax=1", "train.negatives=12"] if sampled else []
     curves = {}
@@ -324,7 +327,14 @@ def test_two_processes_train_as_one_does(tmp_path, sampled, softmax_width):
         folder = tmp_path / name
         run = make_run(folder, tokens=3000)
         recipe = load_recipe(
-            "tiny", [*SMALL, *changes, "train.dropout=0.2", f"train.softmax_width={softmax_width}"]
+            "tiny",
+            [
+                *SMALL,
+                *changes,
+                "train.dropout=0.2",
+                f"train.softmax_width={softmax_width}",
+                f"optimizer.kind={kind}",
+            ],
         )
         Run.create(folder, RunConfig(recipe, Budget(tokens=3000), report_steps=1, evaluations=2)).close()
         run.close()

@@ -25,6 +25,7 @@ from reference import ReferenceBiLM
 STEPS_BY_HEART = 450
 DEFAULT = OptimizerConfig()
 FAST = OptimizerConfig(learning_rate=0.01)
+MUON = OptimizerConfig("muon", 0.01, adamw_learning_rate=0.01, softmax_learning_rate=0.02)
 GOLDEN = Path(__file__).parent / "golden" / "loss_curve.json"
 WORDS = "the of and to in a is was he for it with as his on be at by had not are but from or have an they".split()
 
@@ -146,6 +147,8 @@ def weights(trainer):
         {"state": "either"},
         {"softmax_width": 5},
         {"softmax_width": 12, "full_softmax": 1, "negatives": 6},
+        {"optimizer": MUON},
+        {"optimizer": MUON, "softmax_width": 12, "full_softmax": 1, "negatives": 6},
     ],
 )
 @pytest.mark.parametrize("stop", [0, 1, 7])
@@ -169,7 +172,7 @@ def test_stopped_and_taken_up_again_is_bit_for_bit_the_same(corpus, options, sto
         trainer.close()
 
 
-@pytest.mark.parametrize(("kind", "rate"), [("adamw", 0.02), ("adagrad", 0.5)])
+@pytest.mark.parametrize(("kind", "rate"), [("adamw", 0.02), ("muon", 0.02), ("adagrad", 0.5)])
 @pytest.mark.parametrize("options", [{}, {"full_softmax": 1, "negatives": 6}])
 def test_the_map_before_the_softmax_is_trained_clipped_and_saved(corpus, tmp_path, options, kind, rate):
     optimizer = OptimizerConfig(kind=kind, learning_rate=rate, clip_norm=0.3, warmup=0.0, schedule="constant")
@@ -208,6 +211,16 @@ def test_the_gradient_that_is_clipped_counts_the_map(corpus):
     norm = trainer.train_step(0.5).norm  # far below clip_norm: the rows' gradients are as they were
     squares += [tensor.grad.double().square().sum() for tensor in (kept[0].weight, kept[0].bias)]
     assert norm == pytest.approx(float(sum(squares)) ** 0.5, rel=1e-5)
+    trainer.close()
+
+
+def test_muon_takes_the_lstms_and_the_projections_alone(corpus):
+    trainer = make_trainer(corpus, softmax_width=5, optimizer=MUON)
+    names = {id(p): name for part in (trainer.bilm, trainer.head) for name, p in part.named_parameters()}
+    lstms = [f"{way}_lstms.{layer}.{name}_weight" for way in ("forward", "backward") for layer in (0, 1)
+             for name in ("input", "hidden", "projection")]  # fmt: skip
+    expected = {"encoder.projection.weight", "projection_weight", *lstms}
+    assert {names[id(matrix)] for matrix in trainer.optimizer.muon.matrices} == expected
     trainer.close()
 
 
@@ -255,11 +268,12 @@ def test_dropout_is_drawn_anew_every_step_and_scaled(corpus):
 def test_the_golden_loss_curve(tmp_path):
     """Twenty steps that any refactoring must reproduce. To make it anew on purpose: delete the file."""
     curves = {}
-    for name, options in (("full", {}), ("sampled", {"full_softmax": 1, "negatives": 12})):
+    sampled = {"full_softmax": 1, "negatives": 12}
+    for name, optimizer, options in (("full", FAST, {}), ("sampled", FAST, sampled), ("muon", MUON, sampled)):
         folder = tmp_path / name
         folder.mkdir()
         corpus = make_corpus(folder, made_up_text(60))
-        trainer = make_trainer(corpus, rows=8, steps=10, dropout=0.1, optimizer=FAST, **options)
+        trainer = make_trainer(corpus, rows=8, steps=10, dropout=0.1, optimizer=optimizer, **options)
         curves[name] = [round(trainer.train_step(i / 20).loss, 6) for i in range(20)]
         trainer.close()
     if not GOLDEN.exists():

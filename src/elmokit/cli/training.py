@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
+    from elmokit.pretrain.optimizer import OptimizerConfig
     from elmokit.pretrain.perplexity import Perplexity
     from elmokit.pretrain.prepared import PreparedCorpus
     from elmokit.pretrain.ranks import Ranks
@@ -116,7 +117,7 @@ def show_plan(run: Run, seconds: float) -> None:
         "model": f"{sum(p.numel() for p in model.bilm.parameters()):,} parameters, "
         f"LSTM {recipe.model.lstm.cells} -> {recipe.model.lstm.width} a direction",
         "step": f"{recipe.train.rows} rows x {recipe.train.steps} tokens on {run.ranks.world} process(es)",
-        "optimizer": f"{recipe.optimizer.kind}, learning rate {recipe.optimizer.learning_rate}",
+        "optimizer": describe_optimizer(recipe.optimizer),
         "budget": f"{budget.hours} hours" if budget.tokens is None else f"{budget.tokens:,} tokens",
         "takes": "about " + duration(seconds),
     }.items():
@@ -124,6 +125,15 @@ def show_plan(run: Run, seconds: float) -> None:
     if run.trainer.step:
         table.add_row("[bold]goes on[/bold]", f"from step {run.trainer.step:,}, {100 * run.progress:.1f} % done")
     Console(stderr=True).print(table)
+
+
+def describe_optimizer(config: OptimizerConfig) -> str:
+    rates = f"{config.kind}, learning rate {config.learning_rate:g}"
+    if config.rest_rate != config.learning_rate:
+        rates += f", of the rest by adamw {config.rest_rate:g}"
+    if config.softmax_rate != config.rest_rate:
+        rates += f", of the softmax {config.softmax_rate:g}"
+    return rates
 
 
 def train(run: Run, ranks: Ranks) -> Outcome:

@@ -1,4 +1,4 @@
-"""Updates: dense parameters, rows of the softmax, the learning rate's schedule, clipping.
+"""Updates: dense parameters, rows of the softmax, the learning rate's schedule, clipping. Muon is in muon.py.
 
 `Optimizer` ties them. Its state is a flat table of tensors, ready for safetensors; a run that saves and loads it
 goes on to the same bits.
@@ -15,32 +15,56 @@ import torch
 from torch import Tensor, nn
 
 from elmokit.model.language_head import LanguageHead, SoftmaxRows
+from elmokit.pretrain.muon import Muon
 
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    kind: Literal["adamw", "adagrad"] = "adamw"
+    kind: Literal["adamw", "muon", "adagrad"] = "adamw"
     learning_rate: float = 1e-3  # at its highest; Adagrad wants more (the published models had 0.2)
     schedule: Literal["cosine", "linear", "trapezoid", "constant"] = "cosine"  # after the warm-up
     warmup: float = 0.02  # share of the budget, from 0 up to the full rate
     cooldown: float = 0.2  # trapezoid: share of the budget, at its end, from the full rate down; level before it
     final: float = 0.0  # what all but constant end at, as a share of the full rate
     clip_norm: float | None = 10.0  # of all gradients together
-    betas: tuple[float, float] = (0.9, 0.999)  # adamw
+    adamw_learning_rate: float | None = None  # muon: of what it leaves to AdamW; none: the same
+    softmax_learning_rate: float | None = None  # of the words that are predicted; none: as what is no matrix
+    betas: tuple[float, float] = (0.9, 0.999)  # adamw, also beside muon
     eps: float = 1e-8  # adamw
-    weight_decay: float = 0.01  # adamw, dense matrices; vectors (biases) have none
+    weight_decay: float = 0.01  # adamw and muon, dense matrices; vectors (biases) have none
     row_weight_decay: float = 0.0  # adamw, rows of a sampled softmax, when they are touched
+    momentum: float = 0.95  # muon
+    every: int = 2  # muon: a matrix is updated in every so many-th step, by as many times the rate
     initial_accumulator: float = 1.0  # adagrad; there is no epsilon, as in TensorFlow
 
+    @property
+    def rest_rate(self) -> float:
+        """Of dense parameters that Muon does not take."""
+        return (self.adamw_learning_rate if self.kind == "muon" else None) or self.learning_rate
+
+    @property
+    def softmax_rate(self) -> float:
+        return self.softmax_learning_rate or self.rest_rate
+
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "eps", "initial_accumulator"):
-            if not getattr(self, name) > 0:
+        for name in (
+            "learning_rate",
+            "adamw_learning_rate",
+            "softmax_learning_rate",
+            "eps",
+            "initial_accumulator",
+        ):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ValueError(f"{name}: expected more than 0, found {getattr(self, name)}")
         for name in ("weight_decay", "row_weight_decay"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name}: expected 0 or more, found {getattr(self, name)}")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas: expected two of 0 or more, below 1, found {self.betas}")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum: expected 0 or more, below 1, found {self.momentum}")
+        if self.every < 1:
+            raise ValueError(f"every: expected 1 or more, found {self.every}")
         if not 0 <= self.warmup < 1:
             raise ValueError(f"warmup: expected a share of the budget, 0 or more and below 1, found {self.warmup}")
         if not 0 < self.cooldown <= 1 or (self.schedule == "trapezoid" and self.warmup + self.cooldown > 1):
@@ -54,12 +78,12 @@ class OptimizerConfig:
             raise ValueError(f"clip_norm: expected a positive bound or none, found {self.clip_norm}")
 
 
-def learning_rate(progress: float, config: OptimizerConfig) -> float:
-    """The rate at a share of the budget (tokens, epochs or hours); past its end, the last one."""
+def rate_share(progress: float, config: OptimizerConfig) -> float:
+    """The share of the highest rate at a share of the budget (tokens, epochs or hours); past its end, the last."""
     if not progress >= 0:
         raise ValueError(f"progress: expected a share of the budget, 0 or more, found {progress}")
     if progress < config.warmup:
-        return config.learning_rate * progress / config.warmup
+        return progress / config.warmup
     along = (min(progress, 1.0) - config.warmup) / (1 - config.warmup)
     left = {
         "cosine": (1 + math.cos(math.pi * along)) / 2,
@@ -67,7 +91,7 @@ def learning_rate(progress: float, config: OptimizerConfig) -> float:
         "trapezoid": min(1.0, (1 - along) * (1 - config.warmup) / config.cooldown),
         "constant": 1.0,
     }[config.schedule]
-    return config.learning_rate * (config.final + (1 - config.final) * left)
+    return config.final + (1 - config.final) * left
 
 
 def clip_gradients(gradients: Iterable[Tensor], bound: float | None) -> float:
@@ -100,7 +124,7 @@ class RowOptimizer:
             else:
                 self.state[f"{name}.exp_avg"] = torch.zeros_like(table)
                 self.state[f"{name}.exp_avg_sq"] = torch.zeros_like(table)
-        if config.kind == "adamw":
+        if config.kind != "adagrad":
             self.state["steps"] = torch.zeros(len(bias), dtype=torch.int32, device=bias.device)
 
     @torch.no_grad()
@@ -153,17 +177,29 @@ class Update(NamedTuple):
 class Optimizer:
     """The given parameters and the softmax: its touched rows if it is sampled, else as dense parameters too.
 
-    The map before the softmax, where there is one, is dense either way: every step touches all of it.
+    `matrices` are those of `dense` that Muon takes, if it is chosen. The map before the softmax, where there is
+    one, is dense and a matrix: every step touches all of it.
     """
 
     def __init__(
-        self, dense: Iterable[nn.Parameter], head: LanguageHead, config: OptimizerConfig, *, sampled: bool
+        self,
+        dense: Iterable[nn.Parameter],
+        head: LanguageHead,
+        config: OptimizerConfig,
+        *,
+        sampled: bool,
+        matrices: Iterable[nn.Parameter] = (),
     ) -> None:
         self.config = config
-        softmax = (p for name, p in head.named_parameters() if not sampled or name == "projection_weight")
-        self.dense = [*dense, *softmax]
+        projection = [] if head.projection_weight is None else [head.projection_weight]
+        softmax = [] if sampled else [head.weight, head.bias]
+        self.dense = [*dense, *projection, *softmax]
+        chosen = {id(p) for p in (*matrices, *projection)} if config.kind == "muon" else set()
         self.rows = RowOptimizer(head.weight, head.bias, config) if sampled else None
-        self._torch = _dense_optimizer(self.dense, config)
+        chosen_matrices = [p for p in self.dense if id(p) in chosen]
+        self.muon = Muon(chosen_matrices, config.momentum, config.weight_decay, config.every)
+        others = [p for p in self.dense if id(p) not in chosen]
+        self._torch = _dense_optimizer(others[: len(others) - len(softmax)], softmax, config)
 
     def step(self, rows: SoftmaxRows | None, progress: float) -> Update:
         """Update by the gradients that are there, and forget them.
@@ -176,23 +212,29 @@ class Optimizer:
         gradients = [parameter.grad for parameter in self.dense if parameter.grad is not None]
         if rows is not None:
             gradients += row_gradients(rows).values()
-        update = Update(clip_gradients(gradients, self.config.clip_norm), learning_rate(progress, self.config))
+        share = rate_share(progress, self.config)
+        update = Update(clip_gradients(gradients, self.config.clip_norm), share * self.config.learning_rate)
         if math.isfinite(update.norm):
             for group in self._torch.param_groups:
-                group["lr"] = update.rate
+                group["lr"] = share * group["highest"]
             self._torch.step()
+            self.muon.step(update.rate)
             if self.rows is not None and rows is not None:
-                self.rows.step(rows, update.rate)
-        self._torch.zero_grad()  # those of rows go with their rows
+                self.rows.step(rows, share * self.config.softmax_rate)
+        for parameter in self.dense:
+            parameter.grad = None  # those of rows go with their rows
         return update
 
     def state_dict(self) -> dict[str, Tensor]:
         """All state, by name (dense parameters by their place in the list); the tensors themselves, not copies."""
+        momenta = {id(p): {"momentum": state} for p, state in zip(self.muon.matrices, self.muon.momenta)}
         state: dict[str, Tensor] = {
             f"dense.{i}.{key}": value
             for i, parameter in enumerate(self.dense)
-            for key, value in self._torch.state[parameter].items()
+            for key, value in (momenta.get(id(parameter)) or self._torch.state[parameter]).items()
         }
+        if self.muon.matrices:
+            state["muon.steps"] = self.muon.steps
         if self.rows is not None:
             state |= {f"rows.{name}": value for name, value in self.rows.state.items()}
         return state
@@ -208,18 +250,25 @@ class Optimizer:
             tensor.copy_(state[key])
 
 
-def _dense_optimizer(parameters: list[nn.Parameter], config: OptimizerConfig) -> torch.optim.Optimizer:
-    rate = config.learning_rate
+def _dense_optimizer(
+    parameters: list[nn.Parameter], softmax: list[nn.Parameter], config: OptimizerConfig
+) -> torch.optim.Optimizer:
+    groups: list[dict[str, Any]] = [
+        {
+            "params": [p for p in some if (p.dim() > 1) == matrices],
+            "highest": rate,
+            **({} if config.kind == "adagrad" else {"weight_decay": config.weight_decay if matrices else 0.0}),
+        }
+        for some, rate in ((parameters, config.rest_rate), (softmax, config.softmax_rate))
+        for matrices in (True, False)
+    ]
+    groups = [group for group in groups if group["params"]]
     if config.kind == "adagrad":
         # With no epsilon, this is TensorFlow's: sum += g ** 2; parameter -= rate * g / sqrt(sum).
-        return torch.optim.Adagrad(parameters, rate, initial_accumulator_value=config.initial_accumulator, eps=0.0)
-    groups: list[dict[str, Any]] = [
-        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, rate, config.betas, config.eps, fused=True)
+        return torch.optim.Adagrad(groups, initial_accumulator_value=config.initial_accumulator, eps=0.0)
+    optimizer = torch.optim.AdamW(groups, betas=config.betas, eps=config.eps, fused=True)
     # torch would make these in the first step; made now, the state has the same names before it and after.
-    for parameter in parameters:
+    for parameter in (*parameters, *softmax):
         step = torch.zeros((), dtype=torch.float32, device=parameter.device)
         moments = {key: torch.zeros_like(parameter.detach()) for key in ("exp_avg", "exp_avg_sq")}
         optimizer.state[parameter] = {"step": step, **moments}

@@ -107,7 +107,7 @@ class Run:
             config.recipe.optimizer,
             self.ranks,
         )
-        self.seconds = 0.0
+        self.seconds = self.cpu_seconds = 0.0  # of the steps; those of the processor, of all threads and ranks
         self.measured: Perplexity | None = None
         self._measured_at = -1  # step
         self._metrics_length = 0
@@ -153,11 +153,12 @@ class Run:
                 if self.ranks.any(stop()):
                     self._save(metrics, tell, stop)
                     return Outcome(False, self.measured)
-                begun = time.monotonic()
+                begun, cpu_begun = time.monotonic(), time.process_time()
                 result = self.trainer.train_step(self.progress)
                 # Of all ranks together: a budget of hours must end, and set the rate, at one time for all.
-                (elapsed,) = self.ranks.sum(time.monotonic() - begun)
+                elapsed, used = self.ranks.sum(time.monotonic() - begun, time.process_time() - cpu_begun)
                 self.seconds += elapsed / self.ranks.world
+                self.cpu_seconds += used
                 if not math.isfinite(result.norm):  # nothing was changed by that step
                     tell(f"step {self.trainer.step:,}: the gradient is not finite, the step is left out")
                 if self.trainer.step % self.config.report_steps == 0:
@@ -219,6 +220,7 @@ class Run:
             step=self.trainer.step,
             tokens=self.trainer.tokens,
             seconds=round(self.seconds, 3),
+            cpu_seconds=round(self.cpu_seconds, 3),
             loss=result.loss,
             loss_forward=result.forward,
             loss_backward=result.backward,
@@ -238,6 +240,7 @@ class Run:
             step=self.trainer.step,
             tokens=self.trainer.tokens,
             seconds=round(self.seconds, 3),
+            cpu_seconds=round(self.cpu_seconds, 3),
             perplexity=self.measured.mean,
             perplexity_forward=self.measured.forward,
             perplexity_backward=self.measured.backward,
@@ -251,6 +254,7 @@ class Run:
         progress: dict[str, Any] = {
             "step": self.trainer.step,
             "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
             "metrics_length": metrics.length,
             "perplexity": None if self.measured is None else list(self.measured),
         }
@@ -282,6 +286,7 @@ class Run:
                 problems.append(f"{folder.name}: {error}")
                 continue
             self.seconds, self._metrics_length = progress["seconds"], progress["metrics_length"]
+            self.cpu_seconds = progress.get("cpu_seconds", 0.0)  # 0.1.0 did not count them
             self.measured = Perplexity(*progress["perplexity"]) if progress["perplexity"] else None
             return
         if problems:

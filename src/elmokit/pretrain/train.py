@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from elmokit.checkpoint import Checkpoint
-from elmokit.model.bilm import BiLMState
+from elmokit.model.bilm import BiLM, BiLMState
 from elmokit.model.language_head import SoftmaxRows
+from elmokit.model.lstm import ProjectedLSTM
 from elmokit.model.sampling import LogUniformSampler
 from elmokit.pretrain.optimizer import Optimizer, OptimizerConfig, row_gradients
 from elmokit.pretrain.ranks import Ranks
@@ -95,7 +96,13 @@ class Trainer:
             else None
         )
         trained = [p for p in self.bilm.parameters() if p.requires_grad]
-        self.optimizer = Optimizer(trained, self.head, optimizer, sampled=self.sampler is not None)
+        self.optimizer = Optimizer(
+            trained,
+            self.head,
+            optimizer,
+            sampled=self.sampler is not None,
+            matrices=matrices_of(self.bilm),
+        )
         self.windows = Prefetch(
             WindowStream(
                 corpus,
@@ -220,3 +227,18 @@ def spell_types(corpus: PreparedCorpus, mapper: TokenMapper) -> NDArray[np.int32
 def number_types(corpus: PreparedCorpus, vocabulary: Vocabulary) -> NDArray[np.int64]:
     """The vocabulary's number of every token of the corpus [2 + types]."""
     return np.array([vocabulary.id(word) for word in (BEGIN, END, *corpus.types)], dtype=np.int64)
+
+
+def matrices_of(bilm: BiLM) -> list[nn.Parameter]:
+    """What Muon takes: all trained matrices but tables, which are looked up, and the highway.
+
+    The highway's are square, and with 2,048 filters making their singular values equal would cost more than the
+    rest of a step; AdamW does as well there (docs/decisions.md).
+    """
+    return [
+        parameter
+        for module in bilm.modules()
+        if isinstance(module, ProjectedLSTM) or module is getattr(bilm.encoder, "projection", None)
+        for parameter in module.parameters()
+        if parameter.dim() == 2 and parameter.requires_grad
+    ]

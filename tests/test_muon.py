@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from elmokit.pretrain.muon import COEFFICIENTS, RMS, Muon, orthogonalize
+
+LEAST = 0.01  # of the largest singular value: what is smaller need not come near 1
+
+
+def matrix_of(singular_values, rows, columns, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    left, _ = torch.linalg.qr(torch.randn(rows, len(singular_values), generator=generator, dtype=torch.float64))
+    right, _ = torch.linalg.qr(
+        torch.randn(columns, len(singular_values), generator=generator, dtype=torch.float64)
+    )
+    return left @ torch.tensor(singular_values, dtype=torch.float64).diag() @ right.T, left @ right.T
+
+
+def best_polynomial(low, high):
+    """x (a + b x^2 + c x^4) with the least largest distance from 1 on [low, high], as a linear programme."""
+    x = np.concatenate([np.linspace(low, high, 2000), np.geomspace(low, high, 2000)])
+    powers, ones = np.stack([x, x**3, x**5], axis=1), np.ones((len(x), 1))
+    table = np.block([[powers, -ones], [-powers, -ones]])
+    found = linprog([0, 0, 0, 1], table, np.concatenate([ones, -ones]), bounds=[(None, None)] * 3 + [(0, None)])
+    return found.x[:3], found.x[3]
+
+
+def test_the_polynomials_are_the_best_one_after_the_other():
+    low, high = LEAST, 1.0
+    for coefficients in COEFFICIENTS:
+        best, error = best_polynomial(low, high)
+        np.testing.assert_allclose(coefficients, best, rtol=2e-3)
+        low, high = 1 - error, 1 + error
+    assert (low, high) == pytest.approx((0.73, 1.27), abs=0.005)
+
+
+@settings(deadline=None)  # torch's first decomposition takes a second
+@given(
+    st.integers(1, 12),
+    st.integers(1, 40),
+    st.lists(st.floats(0.05, 1.0), min_size=1, max_size=12),
+    st.sampled_from([1e-6, 1.0, 1e6]),
+)
+def test_singular_values_come_near_one_and_vectors_stay(rows, columns, values, size):
+    """Against the singular value decomposition. The norm that X is divided by is up to 1.9 times its largest."""
+    values = sorted(values)[: min(rows, columns)]
+    matrix, expected = matrix_of(values, rows, columns)
+    found = orthogonalize((size * matrix).float().unsqueeze(0))[0].double()
+    assert found.shape == (rows, columns)
+    left, singular, right = torch.linalg.svd(found, full_matrices=False)
+    kept = singular[: len(values)]
+    assert float(kept.min()) > 0.7
+    assert float(kept.max()) < 1.3
+    assert float(singular[len(values) :].max() if len(singular) > len(values) else 0.0) < 1e-2
+    near = left[:, : len(values)] @ right[: len(values)]
+    torch.testing.assert_close(near, expected, atol=5e-3, rtol=0)
+
+
+def test_matrices_are_orthogonalized_each_on_its_own_and_nothing_stays_nothing():
+    stacked = torch.randn(3, 5, 9, generator=torch.Generator().manual_seed(0))
+    stacked[1] *= 1000
+    stacked[2] = 0
+    together = orthogonalize(stacked)
+    for one, alone in zip(together, stacked):
+        torch.testing.assert_close(one, orthogonalize(alone.unsqueeze(0))[0])
+    assert not together[2].any()
+
+
+def steps(matrices, update, count):
+    for step in range(count):
+        generator = torch.Generator().manual_seed(step)
+        for matrix in matrices:
+            # Of a rank below the full one, as gradients are
+            shape = (matrix.shape[0], 3), (3, matrix.shape[1])
+            matrix.grad = torch.randn(shape[0], generator=generator) @ torch.randn(shape[1], generator=generator)
+        update()
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has Muon from 2.9 on")
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_it_goes_where_torchs_muon_goes(decay):
+    """Theirs iterates in bfloat16 with other polynomials: singular values of 0.7 to 1.2 beside ours."""
+    generator = torch.Generator().manual_seed(9)
+    ours = [torch.nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((24, 8), (8, 16), (12, 12))]
+    theirs = copy.deepcopy(ours)
+    begin = [matrix.detach().clone() for matrix in ours]
+    muon = Muon(ours, 0.9, decay, every=1)
+    reference = torch.optim.Muon(
+        theirs, lr=0.02, weight_decay=decay, momentum=0.9, adjust_lr_fn="match_rms_adamw", ns_steps=5
+    )
+    steps(ours, lambda: muon.step(0.02), 12)
+    steps(theirs, reference.step, 12)
+    for one, other, start in zip(ours, theirs, begin):
+        ways = (one - start).detach().flatten(), (other - start).detach().flatten()
+        assert float(torch.cosine_similarity(*ways, dim=0)) > 0.97
+        assert 0.85 < float(ways[0].norm() / ways[1].norm()) < 1.2
+
+
+def test_updates_have_the_size_of_the_rate():
+    matrix = torch.nn.Parameter(torch.zeros(16, 64))
+    muon = Muon([matrix], 0.95, 0.0, every=1)
+    matrix.grad = torch.randn(16, 64, generator=torch.Generator().manual_seed(0)) * 1e-5
+    muon.step(0.01)
+    # 16 singular values of about 1 in 16 x 64, times the root of 64: a root mean square of 0.2 times the rate
+    assert float(matrix.detach().square().mean().sqrt()) == pytest.approx(RMS * 0.01, rel=0.15)
+
+
+def test_each_matrix_has_its_turn_and_its_momentum_sees_every_step():
+    generator = torch.Generator().manual_seed(0)
+    matrices = [torch.nn.Parameter(torch.randn(4, 6, generator=generator)) for _ in range(5)]
+    muon = Muon(matrices, 0.9, 0.0, every=3)
+    changed = []
+    for _ in range(6):
+        before = [matrix.detach().clone() for matrix in matrices]
+        momenta = [momentum.clone() for momentum in muon.momenta]
+        steps(matrices, lambda: muon.step(0.1), 1)
+        changed.append([i for i in range(5) if not torch.equal(before[i], matrices[i].detach())])
+        assert not any(torch.equal(one, other) for one, other in zip(momenta, muon.momenta))
+    assert changed == [[0, 3], [1, 4], [2]] * 2
+
+
+def test_a_matrix_without_a_gradient_stays():
+    matrices = [torch.nn.Parameter(torch.ones(2, 3)) for _ in range(2)]
+    muon = Muon(matrices, 0.9, 0.1, every=1)
+    matrices[0].grad = torch.ones(2, 3)
+    muon.step(0.1)
+    assert (matrices[0] != 1).all()
+    assert (matrices[1] == 1).all()
+    assert not muon.momenta[1].any()
