@@ -74,7 +74,7 @@ def orthogonalize(matrices: Tensor) -> Tensor:  # [K, M, N] -> [K, M, N]
         return orthogonalize(matrices.mT).mT
     gram = matrices @ matrices.mT  # [K, M, M]
     # Its Frobenius norm bounds its largest eigenvalue; much closer than that of X does. The hundredth is rounding.
-    norm = (1.01 * torch.linalg.matrix_norm(gram, keepdim=True)).clamp(min=TINY)
+    norm: Tensor = (1.01 * torch.linalg.matrix_norm(gram, keepdim=True)).clamp(min=TINY)
     gram /= norm
     product: Tensor | None = None  # of the polynomials so far
     for i, (a, b, c) in enumerate(COEFFICIENTS):
@@ -84,4 +84,5 @@ def orthogonalize(matrices: Tensor) -> Tensor:  # [K, M, N] -> [K, M, N]
         if i < len(COEFFICIENTS) - 1:
             gram = gram @ polynomial @ polynomial
     assert product is not None
-    return (product * norm.rsqrt()) @ matrices
+    equal: Tensor = (product * norm.rsqrt()) @ matrices
+    return equal
