@@ -146,6 +146,8 @@ def weights(trainer):
         {"state": "either"},
         {"softmax_width": 5},
         {"softmax_width": 12, "full_softmax": 1, "negatives": 6},
+        {"precision": "bfloat16"},
+        {"precision": "bfloat16", "softmax_width": 12, "full_softmax": 1, "negatives": 6, "state": "either"},
     ],
 )
 @pytest.mark.parametrize("stop", [0, 1, 7])
