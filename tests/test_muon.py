@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from elmokit.pretrain.muon import COEFFICIENTS, RMS, Muon, orthogonalize
+from elmokit.pretrain import muon as muon_module
+from elmokit.pretrain.muon import COEFFICIENTS, RMS, Muon, blocks_of, orthogonalize
 
-LEAST = 0.01  # of the largest singular value: what is smaller need not come near 1
+LEAST = 0.003  # of the largest singular value: what is smaller need not come near 1
 
 
 def matrix_of(singular_values, rows, columns, seed=0):
@@ -38,7 +39,7 @@ def test_the_polynomials_are_the_best_one_after_the_other():
         best, error = best_polynomial(low, high)
         np.testing.assert_allclose(coefficients, best, rtol=2e-3)
         low, high = 1 - error, 1 + error
-    assert (low, high) == pytest.approx((0.73, 1.27), abs=0.005)
+    assert (low, high) == pytest.approx((0.8, 1.2), abs=0.005)
 
 
 @settings(deadline=None)  # torch's first decomposition takes a second
@@ -56,8 +57,8 @@ def test_singular_values_come_near_one_and_vectors_stay(rows, columns, values, s
     assert found.shape == (rows, columns)
     left, singular, right = torch.linalg.svd(found, full_matrices=False)
     kept = singular[: len(values)]
-    assert float(kept.min()) > 0.7
-    assert float(kept.max()) < 1.3
+    assert float(kept.min()) > 0.79
+    assert float(kept.max()) < 1.21
     assert float(singular[len(values) :].max() if len(singular) > len(values) else 0.0) < 1e-2
     near = left[:, : len(values)] @ right[: len(values)]
     torch.testing.assert_close(near, expected, atol=5e-3, rtol=0)
@@ -134,3 +135,17 @@ def test_a_matrix_without_a_gradient_stays():
     assert (matrices[0] != 1).all()
     assert (matrices[1] == 1).all()
     assert not muon.momenta[1].any()
+
+
+def test_a_large_matrix_is_orthogonalized_in_blocks(monkeypatch):
+    monkeypatch.setattr(muon_module, "BLOCK", 4)
+    tall, square = torch.randn(9, 3), torch.randn(8, 8)
+    assert [block.shape for block in blocks_of(tall)] == [(9, 3)]
+    assert [block.shape for block in blocks_of(square)] == [(4, 8)] * 2
+    assert [block.shape for block in blocks_of(torch.randn(20, 10))] == [(20, 4), (20, 3), (20, 3)]
+    matrix = torch.nn.Parameter(square.clone())
+    muon = Muon([matrix], 0.0, 0.0, every=1)
+    matrix.grad = torch.randn(8, 8)
+    muon.step(1.0)
+    expected = [orthogonalize(half.unsqueeze(0))[0] for half in matrix.grad.split(4)]
+    torch.testing.assert_close(square - matrix.detach(), RMS * 8**0.5 * torch.cat(expected))

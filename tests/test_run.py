@@ -95,6 +95,7 @@ def stop_after(steps: int):
         ([5], ("train.softmax_width=12",)),
         ([5], ("train.softmax_width=5", "train.full_softmax=1", "train.negatives=12")),
         ([4, 9], ("optimizer.kind=muon", "train.full_softmax=1", "train.negatives=12")),
+        ([5], ("train.softmax_width=5", "train.full_softmax=1", "train.negatives=12", "train.precision=bfloat16")),
     ],
 )
 def test_stopped_and_resumed_the_run_is_the_same_to_the_bit(tmp_path, stops, settings):

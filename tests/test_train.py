@@ -149,6 +149,8 @@ def weights(trainer):
         {"softmax_width": 12, "full_softmax": 1, "negatives": 6},
         {"optimizer": MUON},
         {"optimizer": MUON, "softmax_width": 12, "full_softmax": 1, "negatives": 6},
+        {"precision": "bfloat16"},
+        {"precision": "bfloat16", "softmax_width": 12, "full_softmax": 1, "negatives": 6, "state": "either"},
     ],
 )
 @pytest.mark.parametrize("stop", [0, 1, 7])
@@ -214,7 +216,7 @@ def test_the_gradient_that_is_clipped_counts_the_map(corpus):
     trainer.close()
 
 
-def test_muon_takes_the_lstms_and_the_projections_alone(corpus):
+def test_muon_takes_what_multiplies(corpus):
     trainer = make_trainer(corpus, softmax_width=5, optimizer=MUON)
     names = {id(p): name for part in (trainer.bilm, trainer.head) for name, p in part.named_parameters()}
     lstms = [f"{way}_lstms.{layer}.{name}_weight" for way in ("forward", "backward") for layer in (0, 1)

@@ -116,7 +116,8 @@ def show_plan(run: Run, seconds: float) -> None:
         + ("" if head.projection_weight is None else f", {head.softmax_width} wide"),
         "model": f"{sum(p.numel() for p in model.bilm.parameters()):,} parameters, "
         f"LSTM {recipe.model.lstm.cells} -> {recipe.model.lstm.width} a direction",
-        "step": f"{recipe.train.rows} rows x {recipe.train.steps} tokens on {run.ranks.world} process(es)",
+        "step": f"{recipe.train.rows} rows x {recipe.train.steps} tokens on {run.ranks.world} process(es), "
+        f"products in {run.trainer.precision}",
         "optimizer": describe_optimizer(recipe.optimizer),
         "budget": f"{budget.hours} hours" if budget.tokens is None else f"{budget.tokens:,} tokens",
         "takes": "about " + duration(seconds),

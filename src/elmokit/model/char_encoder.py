@@ -75,8 +75,8 @@ class Highway(nn.Module):
     def forward(self, x: Tensor) -> Tensor:  # [N, F] -> [N, F]
         if linear.reads(x, *weights_of(self)):
             return linear.highway(self.transform, self.carry, x)
-        carry = torch.sigmoid(self.carry(x))
-        return carry * F.relu(self.transform(x)) + (1 - carry) * x
+        carry = torch.sigmoid(linear.applied(self.carry, x))
+        return carry * F.relu(linear.applied(self.transform, x)) + (1 - carry) * x
 
 
 class CharEncoder(nn.Module):

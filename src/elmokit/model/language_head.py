@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from elmokit.model.kernels import bfloat16, bfloat16_softmax
 from elmokit.model.sampling import LogUniformSampler, Negatives
 
 # Logits held at once, in training as in evaluation: so many (8 MiB in float32, which caches hold), or those of so
@@ -136,7 +137,11 @@ def _predicted(h: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _projected(h: Tensor, projection_weight: Tensor | None) -> Tensor:  # [..., P] -> [..., D]
-    return h if projection_weight is None else F.linear(h, projection_weight)
+    if projection_weight is None:
+        return h
+    if h.dim() == 2 and bfloat16.multiplies(h, projection_weight):
+        return bfloat16.linear(h, projection_weight, None)
+    return F.linear(h, projection_weight)
 
 
 def _negative_log_likelihood(
@@ -160,7 +165,10 @@ class _NegativeLogLikelihood(torch.autograd.Function):
     def forward(
         ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, shared: Tensor | None
     ) -> Tensor:
-        loss, gradients = _loss_and_gradients(h, weight, bias, targets, shared, wanted=True)
+        if bfloat16.multiplies(h, weight, bias):
+            loss, gradients = bfloat16_softmax.loss_and_gradients(h, weight, bias, targets, shared)
+        else:
+            loss, gradients = _loss_and_gradients(h, weight, bias, targets, shared, wanted=True)
         ctx.save_for_backward(*gradients)
         return loss
 

@@ -3,23 +3,32 @@
 A step then changes a matrix about equally in every direction that its gradients point to, not mostly in the few
 strongest. It is for matrices that multiply, not for tables that are looked up.
 
-Shapes: K matrices of one shape, M rows, N columns.
+Shapes: K blocks of matrices, all of one shape, M rows, N columns.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-# x (a + b x^2 + c x^4), one after the other: what lies in [0.01, 1] comes to lie in [0.73, 1.27], as near to 1 as
-# three of them can bring it (Amsel et al. 2025: each has the least largest error on what the one before left).
+from elmokit.model.kernels import bfloat16
+
+# x (a + b x^2 + c x^4), one after the other: what lies in [0.003, 1] comes to lie in [0.8, 1.2], as near to 1 as
+# four of them can bring it (Amsel et al. 2025: each has the least largest error on what the one before left).
 # Jordan et al. repeat one polynomial five times, and end in [0.68, 1.13].
-COEFFICIENTS = ((8.0934, -23.6204, 17.4462), (3.6366, -2.7219, 0.5365), (2.6613, -1.9772, 0.4526))
+COEFFICIENTS = (
+    (8.3837, -24.7659, 18.3571),
+    (4.0434, -3.0114, 0.5695),
+    (3.5056, -2.6267, 0.5257),
+    (2.4901, -1.8343, 0.4368),
+)
 # An update's root mean square, as a share of the rate: that of AdamW's (Liu et al. 2025), so that rates compare.
 RMS = 0.2
+# What is made equal costs the cube of a matrix's smaller side: a larger one is cut into blocks, each on its own.
+BLOCK = 256
 TINY = 1e-30  # below it, a matrix has no direction
 
 
@@ -34,34 +43,32 @@ class Muon:
         self.matrices, self.momentum, self.weight_decay, self.every = matrices, momentum, weight_decay, every
         self.momenta = [torch.zeros_like(matrix.detach()) for matrix in matrices]
         self.steps = torch.zeros((), dtype=torch.int64)
-        self._shapes: dict[torch.Size, list[int]] = defaultdict(list)
-        for i, matrix in enumerate(matrices):
-            self._shapes[matrix.shape].append(i)
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
         rate *= self.every
-        for places in self._shapes.values():
-            for i in places:
-                gradient = self.matrices[i].grad
-                if gradient is not None:
-                    self.momenta[i].lerp_(gradient, 1 - self.momentum)
-            due = list(self._due(places))
-            if not due:
+        turn = int(self.steps) % self.every
+        due: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)  # blocks and what they move along
+        for i, (matrix, momentum) in enumerate(zip(self.matrices, self.momenta)):
+            if matrix.grad is None:
                 continue
-            updates = orthogonalize(torch.stack([update for _, update in due]))
-            scale = rate * RMS * max(updates.shape[1:]) ** 0.5
-            for (matrix, _), update in zip(due, updates):
-                matrix.mul_(1 - rate * self.weight_decay).sub_(update, alpha=scale)
+            momentum.lerp_(matrix.grad, 1 - self.momentum)
+            if i % self.every == turn:
+                ahead = matrix.grad.lerp(momentum, self.momentum)  # Nesterov's: the momentum of the next step
+                for block, direction in zip(blocks_of(matrix.detach()), blocks_of(ahead)):
+                    due[block.shape].append((block, direction))
+        for shape, pairs in due.items():
+            updates = orthogonalize(torch.stack([direction for _, direction in pairs]))
+            scale = rate * RMS * max(shape) ** 0.5
+            for (block, _), update in zip(pairs, updates):
+                block.mul_(1 - rate * self.weight_decay).sub_(update, alpha=scale)
         self.steps += 1
 
-    def _due(self, places: Sequence[int]) -> Iterator[tuple[nn.Parameter, Tensor]]:
-        """Whose turn it is, and its momentum one step ahead (Nesterov)."""
-        turn = int(self.steps) % self.every
-        for i in places[turn :: self.every]:
-            gradient = self.matrices[i].grad
-            if gradient is not None:
-                yield self.matrices[i], gradient.lerp(self.momenta[i], self.momentum)
+
+def blocks_of(matrix: Tensor) -> Sequence[Tensor]:
+    """Views of the matrix, cut along its smaller side so that none is more than BLOCK there."""
+    side = 0 if matrix.shape[0] <= matrix.shape[1] else 1
+    return torch.tensor_split(matrix, -(-matrix.shape[side] // BLOCK), dim=side)
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:  # [K, M, N] -> [K, M, N]
@@ -72,7 +79,7 @@ def orthogonalize(matrices: Tensor) -> Tensor:  # [K, M, N] -> [K, M, N]
     """
     if matrices.shape[1] > matrices.shape[2]:
         return orthogonalize(matrices.mT).mT
-    gram = matrices @ matrices.mT  # [K, M, M]
+    gram = _product(matrices, matrices.mT)  # [K, M, M]
     # Its Frobenius norm bounds its largest eigenvalue; much closer than that of X does. The hundredth is rounding.
     norm: Tensor = (1.01 * torch.linalg.matrix_norm(gram, keepdim=True)).clamp(min=TINY)
     gram /= norm
@@ -84,5 +91,11 @@ def orthogonalize(matrices: Tensor) -> Tensor:  # [K, M, N] -> [K, M, N]
         if i < len(COEFFICIENTS) - 1:
             gram = gram @ polynomial @ polynomial
     assert product is not None
-    equal: Tensor = (product * norm.rsqrt()) @ matrices
-    return equal
+    return _product(product * norm.rsqrt(), matrices)
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """Of operands in bfloat16 where training multiplies so: the sums, and what is iterated, stay float32."""
+    if not bfloat16.multiplies(a, b):
+        return a @ b
+    return torch.stack([bfloat16.product(one, other) for one, other in zip(a, b)])

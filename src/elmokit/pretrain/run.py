@@ -145,6 +145,9 @@ class Run:
         stop: Callable[[], bool] = lambda: False,
     ) -> Outcome:
         """Train until the budget is used or `stop` says so; either way everything is on disk afterwards."""
+        wanted, found = self.config.recipe.train.precision, self.trainer.precision
+        if found != wanted and self.ranks.first:
+            tell(f"train.precision: {wanted} needs native kernels and a processor with AVX512_BF16; {found} it is")
         with Metrics(self.folder, self._metrics_length) as metrics:
             saved = reported = time.monotonic()
             seen = self.trainer.tokens

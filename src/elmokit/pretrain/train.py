@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from elmokit.checkpoint import Checkpoint
 from elmokit.model.bilm import BiLM, BiLMState
+from elmokit.model.kernels.bfloat16 import Precision, possible, products_in
 from elmokit.model.language_head import SoftmaxRows
-from elmokit.model.lstm import ProjectedLSTM
 from elmokit.model.sampling import LogUniformSampler
 from elmokit.pretrain.optimizer import Optimizer, OptimizerConfig, row_gradients
 from elmokit.pretrain.ranks import Ranks
@@ -48,6 +48,7 @@ class TrainConfig:
     negatives: int = 8192
     full_softmax: int = 20_000  # up to so many words every one is computed, none sampled
     softmax_width: int = 0  # 0: as wide as a direction's output; another width: one more linear map before it
+    precision: Precision = "float32"  # of what is multiplied; bfloat16 where the processor can, else float32 again
     loss_times_steps: bool = False  # bilm-tf: gradients, and so clipping and Adagrad's sums, are T times larger
     seed: int = 0
 
@@ -119,6 +120,15 @@ class Trainer:
 
     def train_step(self, progress: float) -> StepResult:
         """One window of every row. `progress`, 0 to 1, is how much of the budget is used: it sets the rate."""
+        with products_in(self.precision):
+            return self._train_step(progress)
+
+    @property
+    def precision(self) -> Precision:
+        """That of the settings, where this machine can: a run may go on at another."""
+        return possible(self.config.precision)
+
+    def _train_step(self, progress: float) -> StepResult:
         window = next(self.windows)
         targets = [self._targets(window.forward_targets), self._targets(window.backward_targets)]
         hidden, self.state = self.hidden(window)  # [R, T, P] of each direction
@@ -230,15 +240,11 @@ def number_types(corpus: PreparedCorpus, vocabulary: Vocabulary) -> NDArray[np.i
 
 
 def matrices_of(bilm: BiLM) -> list[nn.Parameter]:
-    """What Muon takes: all trained matrices but tables, which are looked up, and the highway.
-
-    The highway's are square, and with 2,048 filters making their singular values equal would cost more than the
-    rest of a step; AdamW does as well there (docs/decisions.md).
-    """
+    """What multiplies, and is for Muon: all matrices that are trained but tables, which are looked up."""
     return [
         parameter
         for module in bilm.modules()
-        if isinstance(module, ProjectedLSTM) or module is getattr(bilm.encoder, "projection", None)
-        for parameter in module.parameters()
+        if not isinstance(module, nn.Embedding)
+        for parameter in module.parameters(recurse=False)
         if parameter.dim() == 2 and parameter.requires_grad
     ]

@@ -102,6 +102,87 @@ class Linear(ctypes.Structure):
     _fields_ = (("weight", c_void_p), ("bias", c_void_p), ("inputs", c_int64), ("outputs", c_int64))
 
 
+class Operand(ctypes.Structure):
+    _fields_ = (
+        ("values", c_void_p),
+        ("rows", c_int64),
+        ("columns", c_int64),
+        ("row", c_int64),
+        ("column", c_int64),
+    )
+
+
+class Product(ctypes.Structure):
+    _fields_ = (
+        ("a", Operand),
+        ("b", Operand),
+        ("bias", c_void_p),
+        ("c", c_void_p),
+        ("stride", c_int64),
+        ("packed", c_void_p),
+    )
+
+
+class Layer16(ctypes.Structure):
+    _fields_ = (
+        ("input_weight", c_void_p),
+        ("hidden_weight", c_void_p),
+        ("bias", c_void_p),
+        ("projection_weight", c_void_p),
+        ("start", c_void_p),
+        ("gates", c_void_p),
+        ("projection", c_void_p),
+        ("projection_back", c_void_p),
+        ("gates_back", c_void_p),
+        ("inputs", c_int64),
+        ("cells", c_int64),
+        ("width", c_int64),
+        ("forget_bias", c_float),
+        ("cell_clip", c_float),
+        ("projection_clip", c_float),
+    )
+
+
+class Pass16(ctypes.Structure):
+    _fields_ = (
+        ("run", Pass),
+        ("tokens", c_int64),
+        ("inputs", c_void_p),
+        ("activated", c_void_p),
+        ("gates_gradient", c_void_p),
+        ("projected_gradient", c_void_p),
+        ("inputs_packed", c_void_p),
+        ("activated_packed", c_void_p),
+        ("x_gradient", c_void_p),
+        ("input_weight_gradient", c_void_p),
+        ("hidden_weight_gradient", c_void_p),
+        ("bias_gradient", c_void_p),
+        ("projection_weight_gradient", c_void_p),
+    )
+
+
+class Softmax(ctypes.Structure):
+    _fields_ = (
+        ("h", c_void_p),
+        ("weight", c_void_p),
+        ("bias", c_void_p),
+        ("hidden", c_void_p),
+        ("targets", c_void_p),
+        ("positions", c_int64),
+        ("words", c_int64),
+        ("width", c_int64),
+        ("losses", c_void_p),
+        ("h_gradient", c_void_p),
+        ("weight_gradient", c_void_p),
+        ("bias_gradient", c_void_p),
+        ("chunk", c_int64),
+        ("start", c_void_p),
+        ("by_word", c_void_p),
+        ("by_width", c_void_p),
+        ("errors", c_void_p),
+    )
+
+
 DOORS: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "elmo_variant": (c_char_p, ()),
     "elmo_choose": (c_int, (c_char_p,)),
@@ -112,6 +193,11 @@ DOORS: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "elmo_linear": (c_int, (POINTER(Linear), c_void_p, c_void_p, c_int64, c_int64)),
     "elmo_highway": (c_int, (POINTER(Linear), POINTER(Linear), c_void_p, c_void_p, c_int64, c_int64)),
     "elmo_tanh": (c_int, (c_void_p, c_void_p, c_int64)),
+    "elmo_bfloat16": (c_int, ()),
+    "elmo_product16": (c_int, (POINTER(Product), c_int64)),
+    "elmo_forward16": (c_int, (POINTER(Layer16), POINTER(Pass16), c_int64, c_int64)),
+    "elmo_backward16": (c_int, (POINTER(Layer16), POINTER(Pass16), c_int64, c_int64)),
+    "elmo_softmax16": (c_int, (POINTER(Softmax), c_int64)),
 }
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from elmokit.model.kernels import bfloat16
 from elmokit.model.kernels.library import PANEL, Linear, call, usable
 from elmokit.model.kernels.packing import padded, panels, remembered, up_to, weights_of
 from elmokit.model.rows import whole_rows
@@ -40,13 +41,20 @@ def linear(module: nn.Module, x: Tensor) -> Tensor:  # [N, I] -> [N, O]
     """module(x), by the library where it is a linear map that the library can do."""
     if not (isinstance(module, nn.Linear) and reads(x, *weights_of(module))):
         learns = torch.is_grad_enabled()
-        y: Tensor = module(x if learns else whole_rows(x))[: len(x)]
-        return y
+        return applied(module, x) if learns else applied(module, whole_rows(x))[: len(x)]
     layer = _packed(module)
     x = _wide(x)
     out = x.new_empty(len(x), layer.struct.outputs)
     call("elmo_linear", layer.struct, x.data_ptr(), out.data_ptr(), len(x), torch.get_num_threads())
     return out[:, : module.out_features]
+
+
+def applied(module: nn.Module, x: Tensor) -> Tensor:  # [N, I] -> [N, O]
+    """module(x), with gradients; from bfloat16 where that is wanted."""
+    if isinstance(module, nn.Linear) and bfloat16.multiplies(x, *weights_of(module)):
+        return bfloat16.linear(x, module.weight, module.bias)
+    y: Tensor = module(x)
+    return y
 
 
 def highway(transform: nn.Linear, carry: nn.Linear, x: Tensor) -> Tensor:  # [N, I] -> [N, I]

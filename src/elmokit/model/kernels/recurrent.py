@@ -8,8 +8,7 @@ Shapes: B rows, T steps, N tokens (the sum of the lengths), I input width, H cel
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -17,8 +16,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from elmokit.model.kernels import bfloat16, bfloat16_layer
 from elmokit.model.kernels.layers import Kept, PackedLayer, by_gate, packed
 from elmokit.model.kernels.library import Pass, array_of, call
+from elmokit.model.kernels.shelf import SHELF
 from elmokit.model.lstm import LSTMState, ProjectedLSTM
 
 DIRECTIONS = 2
@@ -118,7 +119,8 @@ def layer(
         states = [LSTMState(state.hidden[order], state.cell[order]) for state in states]
         begins = None if begins is None else begins[order]
     inputs = [(x, *state, *_weights(lstm)) for lstm, x, state in zip(lstms, xs, states)]
-    results = _Layer.apply(lstms, lengths, begins, *inputs[0], *inputs[1])  # type: ignore[no-untyped-call]
+    function = bfloat16_layer.Layer if bfloat16.multiplies(*inputs[0], *inputs[1]) else _Layer
+    results = function.apply(lstms, lengths, begins, *inputs[0], *inputs[1])  # type: ignore[no-untyped-call]
     if order is not None:
         back = torch.argsort(order)
         results = tuple(result[back] for result in results)
@@ -143,28 +145,6 @@ def _weights(lstm: ProjectedLSTM) -> tuple[Tensor, ...]:
     return lstm.input_weight, lstm.hidden_weight, lstm.bias, lstm.projection_weight
 
 
-class Shelf:
-    """Memory for what the way back needs, kept from step to step: fresh pages took a fifth of the way there."""
-
-    MOST = 32  # tensors: those of four layers and more
-
-    def __init__(self) -> None:
-        self._tensors: list[Tensor] = []
-        self._lock = threading.Lock()
-
-    def take(self, rows: int, columns: int) -> Tensor:
-        with self._lock:
-            for i, tensor in enumerate(self._tensors):
-                if tensor.shape == (rows, columns):
-                    return self._tensors.pop(i)
-        return torch.empty(rows, columns)
-
-    def give_back(self, tensors: Iterable[Tensor]) -> None:
-        with self._lock:
-            self._tensors = [*self._tensors, *tensors][-self.MOST :]
-
-
-SHELF = Shelf()
 GIVEN = 7  # tensors of a direction: x, hidden, cell and the weights
 
 

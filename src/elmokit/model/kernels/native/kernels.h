@@ -93,6 +93,87 @@ struct Kernels {
   void (*tanh)(const float* x, float* y, int64_t count);
 };
 
+// From here on: products of bfloat16 operands, with sums in float32, for training (bfloat16.h). A Pair is two of them,
+// neighbours along the sum; I', P' and D' are those up to a panel's, H' up to eight, H'' up to a panel's.
+typedef uint32_t Pair;
+constexpr int64_t BLOCK16 = 128;     // rows of a weight's gradient that a thread takes at once
+constexpr int64_t POSITIONS16 = 32;  // positions of a softmax that a thread takes at once
+
+static inline int64_t up_to(int64_t count, int64_t multiple) { return (count + multiple - 1) / multiple * multiple; }
+
+// A matrix, its rows or its columns contiguous: strides count floats.
+struct Operand {
+  const float* values;
+  int64_t rows, columns;
+  int64_t row, column;  // from one to the next; one of them is 1
+};
+
+struct Product {
+  Operand a, b;        // [M, K], [K, N]
+  const float* bias;   // [N] or null
+  float* c;            // [M, N]
+  int64_t stride;      // of its rows
+  Pair* packed;        // room for B: [N' / 32, (K + 1) / 2, 32]
+};
+
+struct Layer16 {
+  const float *input_weight, *hidden_weight, *bias, *projection_weight;  // as the model's: [4H, I], [4H, P], [4H], [P, H]
+  float* start;           // [4H'] the bias at run time, columns as in Layer
+  Pair* gates;            // [4H' / 32, (I' + P') / 2, 32]
+  Pair* projection;       // [P' / 32, H' / 2, 32]
+  Pair* projection_back;  // [H'' / 32, P' / 2, 32]
+  Pair* gates_back;       // [(I' + P') / 32, 4H' / 2, 32]
+  int64_t inputs, cells, width;
+  float forget_bias, cell_clip, projection_clip;
+};
+
+// gates, cells and projected of the pass are kept as there, activated is not.
+struct Pass16 {
+  Pass pass;
+  int64_t tokens;                // N
+  uint16_t* inputs;              // [N, I' + P']: x, and h of the step before
+  uint16_t* activated;           // [N, H']
+  uint16_t* gates_gradient;      // [N, 4H'], before activation
+  uint16_t* projected_gradient;  // [N, P']
+  Pair* inputs_packed;           // [(I' + P') / 32, (N + 1) / 2, 32]
+  Pair* activated_packed;        // [H'' / 32, (N + 1) / 2, 32]
+  float* x_gradient;             // [rows, steps, I], zero where padded
+  float *input_weight_gradient, *hidden_weight_gradient, *bias_gradient, *projection_weight_gradient;  // as the weights
+};
+
+// C words, N positions, and the map of width D that they share.
+struct Softmax {
+  const float* h;          // [N, D]
+  const float* weight;     // [C, D]
+  const float* bias;       // [C]
+  const float* hidden;     // [C']: 0, or -infinity for a word that only those see whose target it is; null: none is
+  const int64_t* targets;  // [N]
+  int64_t positions, words, width;
+  double* losses;          // [N]
+  float *h_gradient, *weight_gradient, *bias_gradient;
+  // Room of the library's own:
+  int64_t chunk;           // positions at once, an even number
+  float* start;            // [C']
+  Pair* by_word;           // [C' / 32, D' / 2, 32]
+  Pair* by_width;          // [D' / 32, C' / 2, 32]
+  Pair* errors;            // [C' / 32, chunk / 2, 32]
+};
+
+struct Bfloat16Kernels {
+  void (*pack)(const Product& product, int64_t from, int64_t to);
+  void (*multiply)(const Product& product, int64_t first, int64_t last);
+  void (*pack_layer)(const Layer16& layer, int64_t panel);
+  void (*forward)(const Layer16& layer, const Pass16& pass, int64_t first, int64_t last);
+  void (*backward)(const Layer16& layer, const Pass16& pass, int64_t first, int64_t last);
+  void (*pack_gradients)(const Layer16& layer, const Pass16& pass, int64_t panel);
+  void (*weight_gradients)(const Layer16& layer, const Pass16& pass, int64_t block);
+  void (*pack_softmax)(const Softmax& softmax, int64_t panel);
+  void (*softmax_rows)(const Softmax& softmax, int64_t chunk, int64_t first, int64_t last);
+  void (*softmax_weights)(const Softmax& softmax, int64_t first, int64_t last, int64_t from, int64_t to);
+};
+
+const Bfloat16Kernels* bfloat16_kernels();  // null where the compiler knows none
+
 const Kernels* portable_kernels();
 const Kernels* avx2_kernels();
 const Kernels* avx512_kernels();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -75,10 +76,10 @@ static std::vector<int64_t> cuts(const Pass& pass, int64_t parts) {
 }
 
 template <class Run>
-static int over_rows(const Pass* passes, int64_t directions, int64_t layers, int64_t threads, Run run) {
-  if (passes[0].rows == 0) return 0;
-  const int64_t parts = std::max<int64_t>(1, std::min(threads / directions, passes[0].rows / 8));
-  const std::vector<int64_t> ends = cuts(passes[0], parts);
+static int over_rows(const Pass& pass, int64_t directions, int64_t layers, int64_t threads, Run run) {
+  if (pass.rows == 0) return 0;
+  const int64_t parts = std::max<int64_t>(1, std::min(threads / directions, pass.rows / 8));
+  const std::vector<int64_t> ends = cuts(pass, parts);
   const int64_t groups = ends.size() - 1;
   return share_out(directions * groups, threads, [&](int64_t task) {
     const int64_t direction = task / groups, group = task % groups;
@@ -101,13 +102,13 @@ DOOR int elmo_choose(const char* name) {
 
 // layers and passes [directions, layers].
 DOOR int elmo_forward(const Layer* layers, const Pass* passes, int64_t directions, int64_t count, int64_t threads) {
-  return over_rows(passes, directions, count, threads, [&](int64_t i, int64_t first, int64_t last) {
+  return over_rows(*passes, directions, count, threads, [&](int64_t i, int64_t first, int64_t last) {
     kernels().forward(layers[i], passes[i], first, last);
   });
 }
 
 DOOR int elmo_backward(const Layer* layers, const Pass* passes, int64_t directions, int64_t threads) {
-  return over_rows(passes, directions, 1, threads, [&](int64_t i, int64_t first, int64_t last) {
+  return over_rows(*passes, directions, 1, threads, [&](int64_t i, int64_t first, int64_t last) {
     kernels().backward(layers[i], passes[i], first, last);
   });
 }
@@ -160,6 +161,97 @@ DOOR int elmo_highway(const Linear* transform, const Linear* carry, const float*
 DOOR int elmo_tanh(const float* x, float* y, int64_t count) {
   kernels().tanh(x, y, count);
   return 0;
+}
+
+// Can this processor multiply bfloat16, and is it meant to? Choosing a variant below avx512 says that it is not.
+static const Bfloat16Kernels* bfloat16() {
+#ifdef ELMO_X86
+#if defined(__has_include)
+#if __has_include(<avx512bf16intrin.h>)
+  __builtin_cpu_init();
+  if (&kernels() == avx512_kernels() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl"))
+    return bfloat16_kernels();
+#endif
+#endif
+#endif
+  return nullptr;
+}
+
+DOOR int elmo_bfloat16() { return bfloat16() != nullptr; }
+
+template <class T>
+static std::unique_ptr<T[]> room(int64_t count) {  // not filled
+  return std::unique_ptr<T[]>(new T[count]);
+}
+
+DOOR int elmo_product16(const Product* given, int64_t threads) try {
+  Product product = *given;
+  const int64_t panels = up_to(product.b.columns, PANEL) / PANEL, rows = product.a.rows;
+  const auto packed = room<Pair>(panels * PANEL * ((product.b.rows + 1) / 2));
+  product.packed = packed.get();
+  const Bfloat16Kernels& now = *bfloat16();
+  const int failed = share_out(panels, threads, [&](int64_t p) { now.pack(product, p, p + 1); });
+  const int64_t parts = std::max<int64_t>(1, std::min(threads, rows / PANEL)), part = up_to(rows, parts * PANEL) / parts;
+  return failed | share_out((rows + part - 1) / std::max<int64_t>(part, 1), threads, [&](int64_t i) {
+           now.multiply(product, i * part, std::min((i + 1) * part, rows));
+         });
+} catch (const std::exception&) {
+  return 1;
+}
+
+DOOR int elmo_forward16(const Layer16* layers, const Pass16* passes, int64_t directions, int64_t threads) {
+  const Bfloat16Kernels& now = *bfloat16();
+  const int64_t panels = up_to(layers->cells, UNITS) / UNITS + up_to(layers->width, PANEL) / PANEL +
+                         up_to(layers->cells, PANEL) / PANEL +
+                         (up_to(layers->inputs, PANEL) + up_to(layers->width, PANEL)) / PANEL;
+  const int failed = share_out(directions * panels, threads,
+                               [&](int64_t i) { now.pack_layer(layers[i / panels], i % panels); });
+  return failed | over_rows(passes->pass, directions, 1, threads, [&](int64_t i, int64_t first, int64_t last) {
+           now.forward(layers[i], passes[i], first, last);
+         });
+}
+
+DOOR int elmo_backward16(const Layer16* layers, const Pass16* passes, int64_t directions, int64_t threads) {
+  const Bfloat16Kernels& now = *bfloat16();
+  const int failed = over_rows(passes->pass, directions, 1, threads, [&](int64_t i, int64_t first, int64_t last) {
+    now.backward(layers[i], passes[i], first, last);
+  });
+  const int64_t panels = (up_to(layers->inputs, PANEL) + up_to(layers->width, PANEL) + up_to(layers->cells, PANEL)) / PANEL;
+  const int64_t blocks = up_to(4 * up_to(layers->cells, UNITS), BLOCK16) / BLOCK16 + up_to(layers->width, BLOCK16) / BLOCK16;
+  const int packing = share_out(directions * panels, threads, [&](int64_t i) {
+    now.pack_gradients(layers[i / panels], passes[i / panels], i % panels);
+  });
+  return failed | packing | share_out(directions * blocks, threads, [&](int64_t i) {
+           now.weight_gradients(layers[i / blocks], passes[i / blocks], i % blocks);
+         });
+}
+
+DOOR int elmo_softmax16(const Softmax* given, int64_t threads) try {
+  Softmax all = *given;
+  const Bfloat16Kernels& now = *bfloat16();
+  const int64_t words = up_to(all.words, PANEL), width = up_to(all.width, PANEL), panels = words / PANEL;
+  // Errors of so many positions are kept as would be logits of half of them, or few where there are many words.
+  all.chunk = std::min(up_to(all.positions, 2), std::max(POSITIONS16, (int64_t(1) << 21) / words / POSITIONS16 * POSITIONS16));
+  const auto start = room<float>(words);
+  const auto by_word = room<Pair>(words * width / 2), by_width = room<Pair>(words * width / 2);
+  const auto errors = room<Pair>(words * all.chunk / 2);
+  all.start = start.get(), all.by_word = by_word.get(), all.by_width = by_width.get(), all.errors = errors.get();
+  int failed = share_out(panels + width / PANEL, threads, [&](int64_t p) { now.pack_softmax(all, p); });
+  for (int64_t first = 0; first < all.positions; first += all.chunk) {
+    const int64_t last = std::min(first + all.chunk, all.positions);
+    failed |= share_out((last - first + POSITIONS16 - 1) / POSITIONS16, threads, [&](int64_t i) {
+      const int64_t from = first + i * POSITIONS16;
+      now.softmax_rows(all, first, from, std::min(from + POSITIONS16, last));
+    });
+    const int64_t groups = std::min(panels, 4 * threads);
+    failed |= share_out(groups, threads, [&](int64_t i) {
+      now.softmax_weights(all, first, last, i * panels / groups, (i + 1) * panels / groups);
+    });
+  }
+  return failed;
+} catch (const std::exception&) {
+  return 1;
 }
 
 // The library is loaded by ctypes; Windows' linker asks for this name all the same.

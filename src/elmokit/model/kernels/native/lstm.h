@@ -2,14 +2,12 @@
 // lstm.py is the definition; this is the same sums in another order.
 #pragma once
 #include "matrix.h"
+#include "times.h"
 
 namespace elmo {
 namespace VARIANT {
 
 constexpr int64_t CHUNK = 256;  // rows of gates that are made from the inputs in one go
-
-typedef Array<float> Floats;
-typedef Array<float*> Rows;
 
 // C[rows, columns] += A W, W in panels along its columns.
 template <class W>
@@ -54,26 +52,6 @@ static inline void eight_units(float* gates, const float* before, float* cell, f
     store(gates + 16, g);
     store(gates + 24, o);
   }
-}
-
-struct Times {  // which rows there are at each step
-  Times(const Pass& pass, int64_t first, int64_t last) : rows(pass.steps), offsets(pass.steps) {
-    int64_t n = pass.rows, offset = 0;
-    for (steps = 0; steps < pass.steps; steps++) {
-      while (n > 0 && pass.lengths[n - 1] - pass.spared <= steps) n--;
-      if (n <= first) break;
-      rows[steps] = int(smaller(last, n) - first);
-      offsets[steps] = offset + first;
-      offset += n;
-    }
-  }
-  int64_t steps;
-  Array<int> rows;         // of [first, last), at step t
-  Array<int64_t> offsets;  // the first of them among the N of all rows
-};
-
-static inline int64_t token_at(const Pass& pass, int64_t row, int64_t t) {
-  return pass.backwards ? pass.lengths[row] - 1 - t : t;
 }
 
 template <class W, bool KEEP>
@@ -180,12 +158,6 @@ static void forward(const Layer& layer, const Pass& pass, int64_t first, int64_t
     run_forward<Float32, true>(layer, pass, first, last);
   else
     run_forward<Float32, false>(layer, pass, first, last);
-}
-
-// A gradient passes a clip where the value is within it.
-static inline Eight within(Eight gradient, Eight value, float clip) {
-  const Eight bound = all(clip);
-  return (value < bound) & (value > -bound) ? gradient : Eight{};
 }
 
 static inline void eight_units_back(float* gates, const float* cell, const float* before, const float* activated_gradient,

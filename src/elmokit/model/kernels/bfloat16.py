@@ -1,0 +1,106 @@
+"""Products of bfloat16 operands, summed in float32: for training, where the processor does them in hardware.
+
+    with products_in("bfloat16"):
+        y = linear(x, weight, bias)
+
+Weights, states, losses and all that is done element by element stay float32, and so do results. Elsewhere than in
+such a block, and on a processor that cannot, everything is float32: `multiplies` decides, for all that asks.
+
+Shapes: M, N rows and columns of a result, K what is summed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from ctypes import byref
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from elmokit.model.kernels.library import Operand, Product, call, library, usable
+
+Precision = Literal["float32", "bfloat16"]
+
+_wanted: ContextVar[Precision] = ContextVar("precision", default="float32")
+
+
+def available() -> bool:
+    """Does this processor multiply bfloat16 (AVX512_BF16), and is the library there to let it?"""
+    loaded = library()
+    return loaded is not None and bool(loaded.elmo_bfloat16())
+
+
+def possible(wanted: Precision) -> Precision:
+    """What products are computed in where `wanted` is asked for: that, or float32 where it cannot be had."""
+    return wanted if wanted == "float32" or available() else "float32"
+
+
+@contextmanager
+def products_in(precision: Precision) -> Iterator[None]:
+    before = _wanted.set(precision)
+    try:
+        yield
+    finally:
+        _wanted.reset(before)
+
+
+def multiplies(*tensors: Tensor) -> bool:
+    """Are products of these computed from bfloat16, now and here?"""
+    return _wanted.get() == "bfloat16" and available() and usable(*tensors)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # [M, K], [N, K], [N] -> [M, N]
+    """F.linear, its gradients by products of bfloat16 too."""
+    y: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    return y
+
+
+def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:  # [M, K], [K, N] -> [M, N]
+    """a @ b + bias from operands rounded to bfloat16; either may be the transposed view of a matrix."""
+    if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0] or (bias is not None and len(bias) != b.shape[1]):
+        raise ValueError(f"expected matrices that fit, found {tuple(a.shape)} and {tuple(b.shape)}")
+    a, b = _with_strides(a), _with_strides(b)
+    bias = None if bias is None else bias.contiguous()
+    c = a.new_empty(len(a), b.shape[1])
+    given = Product(
+        a=_operand(a),
+        b=_operand(b),
+        bias=None if bias is None else bias.data_ptr(),
+        c=c.data_ptr(),
+        stride=b.shape[1],
+    )
+    call("elmo_product16", byref(given), torch.get_num_threads())
+    return c
+
+
+def _with_strides(matrix: Tensor) -> Tensor:
+    """One of its strides must be 1; of a matrix of one row or column, the one that the library goes by."""
+    return matrix if 1 in matrix.stride() and 1 not in matrix.shape else matrix.contiguous()
+
+
+def _operand(matrix: Tensor) -> Operand:
+    (rows, columns), (row, column) = matrix.shape, matrix.stride()
+    return Operand(values=matrix.data_ptr(), rows=rows, columns=columns, row=row, column=column)
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return product(x, weight.T, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        by_x, by_weight, by_bias = ctx.needs_input_grad
+        gradient = gradient.contiguous()
+        return (
+            product(gradient, weight) if by_x else None,
+            product(gradient.T, x) if by_weight else None,
+            gradient.sum(dim=0) if by_bias else None,
+        )
