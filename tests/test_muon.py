@@ -53,7 +53,7 @@ def test_singular_values_come_near_one_and_vectors_stay(rows, columns, values, s
     """Against the singular value decomposition. The norm that X is divided by is up to 1.9 times its largest."""
     values = sorted(values)[: min(rows, columns)]
     matrix, expected = matrix_of(values, rows, columns)
-    found = orthogonalize((size * matrix).float().unsqueeze(0))[0].double()
+    found = orthogonalize([(size * matrix).float()])[0].double()
     assert found.shape == (rows, columns)
     left, singular, right = torch.linalg.svd(found, full_matrices=False)
     kept = singular[: len(values)]
@@ -68,9 +68,10 @@ def test_matrices_are_orthogonalized_each_on_its_own_and_nothing_stays_nothing()
     stacked = torch.randn(3, 5, 9, generator=torch.Generator().manual_seed(0))
     stacked[1] *= 1000
     stacked[2] = 0
-    together = orthogonalize(stacked)
-    for one, alone in zip(together, stacked):
-        torch.testing.assert_close(one, orthogonalize(alone.unsqueeze(0))[0])
+    matrices = [*stacked, torch.randn(9, 5, generator=torch.Generator().manual_seed(1)), torch.ones(2, 2)]
+    together = orthogonalize(matrices)
+    for one, alone in zip(together, matrices):
+        torch.testing.assert_close(one, orthogonalize([alone])[0])
     assert not together[2].any()
 
 
@@ -147,5 +148,5 @@ def test_a_large_matrix_is_orthogonalized_in_blocks(monkeypatch):
     muon = Muon([matrix], 0.0, 0.0, every=1)
     matrix.grad = torch.randn(8, 8)
     muon.step(1.0)
-    expected = [orthogonalize(half.unsqueeze(0))[0] for half in matrix.grad.split(4)]
+    expected = orthogonalize(matrix.grad.split(4))
     torch.testing.assert_close(square - matrix.detach(), RMS * 8**0.5 * torch.cat(expected))

@@ -48,54 +48,69 @@ class Muon:
     def step(self, rate: float) -> None:
         rate *= self.every
         turn = int(self.steps) % self.every
-        due: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)  # blocks and what they move along
+        blocks: list[Tensor] = []
+        directions: list[Tensor] = []
         for i, (matrix, momentum) in enumerate(zip(self.matrices, self.momenta)):
             if matrix.grad is None:
                 continue
             momentum.lerp_(matrix.grad, 1 - self.momentum)
             if i % self.every == turn:
-                ahead = matrix.grad.lerp(momentum, self.momentum)  # Nesterov's: the momentum of the next step
-                for block, direction in zip(blocks_of(matrix.detach()), blocks_of(ahead)):
-                    due[block.shape].append((block, direction))
-        for shape, pairs in due.items():
-            updates = orthogonalize(torch.stack([direction for _, direction in pairs]))
-            scale = rate * RMS * max(shape) ** 0.5
-            for (block, _), update in zip(pairs, updates):
-                block.mul_(1 - rate * self.weight_decay).sub_(update, alpha=scale)
+                blocks += blocks_of(matrix.detach())
+                directions += blocks_of(matrix.grad.lerp(momentum, self.momentum))  # Nesterov's: one step ahead
+        for block, update in zip(blocks, orthogonalize(directions)):
+            scale = rate * RMS * max(block.shape) ** 0.5
+            block.mul_(1 - rate * self.weight_decay).sub_(update, alpha=scale)
         self.steps += 1
 
 
 def blocks_of(matrix: Tensor) -> Sequence[Tensor]:
     """Views of the matrix, cut along its smaller side so that none is more than BLOCK there."""
-    side = 0 if matrix.shape[0] <= matrix.shape[1] else 1
+    side = 0 if _is_wide(matrix) else 1
     return torch.tensor_split(matrix, -(-matrix.shape[side] // BLOCK), dim=side)
 
 
-def orthogonalize(matrices: Tensor) -> Tensor:  # [K, M, N] -> [K, M, N]
-    """The same singular vectors, all singular values about 1, but those below a hundredth of the largest.
+def orthogonalize(matrices: Sequence[Tensor]) -> list[Tensor]:
+    """The same singular vectors, and all singular values about 1, but those below 0.003 of the largest.
 
-    The polynomials are worked out on G = X X', of the smaller side, and X is multiplied once at the end: with
-    X' = P(G) X, the next G is P(G) G P(G). For the gates of an LSTM (1 to 8) that is a third of the products.
+    The polynomials are worked out on the Gram matrix of the smaller side, G = X X' (or X' X), and X is multiplied
+    once at the end: with X' = P(G) X, the next G is P(G) G P(G). For the gates of an LSTM that is a third of the
+    products. All G of one size are one batch.
     """
-    if matrices.shape[1] > matrices.shape[2]:
-        return orthogonalize(matrices.mT).mT
-    gram = _product(matrices, matrices.mT)  # [K, M, M]
-    # Its Frobenius norm bounds its largest eigenvalue; much closer than that of X does. The hundredth is rounding.
-    norm: Tensor = (1.01 * torch.linalg.matrix_norm(gram, keepdim=True)).clamp(min=TINY)
-    gram /= norm
-    product: Tensor | None = None  # of the polynomials so far
+    sizes: dict[int, list[int]] = defaultdict(list)
+    for i, matrix in enumerate(matrices):
+        sizes[min(matrix.shape)].append(i)
+    equal = list(matrices)
+    for places in sizes.values():
+        roots = inverse_roots(torch.stack([_gram(matrices[i]) for i in places]))
+        for i, root in zip(places, roots):
+            x = matrices[i]
+            equal[i] = _product(root, x) if _is_wide(x) else _product(x, root)
+    return equal
+
+
+def inverse_roots(grams: Tensor) -> Tensor:  # [K, M, M] -> [K, M, M], about G ** -1/2
+    # Its Frobenius norm bounds the largest eigenvalue, more closely than that of X does; a hundredth for rounding.
+    norm: Tensor = (1.01 * torch.linalg.matrix_norm(grams, keepdim=True)).clamp(min=TINY)
+    grams = grams / norm
+    root: Tensor | None = None  # the product of the polynomials so far
     for i, (a, b, c) in enumerate(COEFFICIENTS):
-        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        polynomial = torch.baddbmm(grams, grams, grams, beta=b, alpha=c)
         polynomial.diagonal(dim1=1, dim2=2).add_(a)
-        product = polynomial if product is None else polynomial @ product
+        root = polynomial if root is None else polynomial @ root
         if i < len(COEFFICIENTS) - 1:
-            gram = gram @ polynomial @ polynomial
-    assert product is not None
-    return _product(product * norm.rsqrt(), matrices)
+            grams = grams @ polynomial @ polynomial
+    assert root is not None
+    return root * norm.rsqrt()
+
+
+def _is_wide(x: Tensor) -> bool:
+    return x.shape[0] <= x.shape[1]
+
+
+def _gram(x: Tensor) -> Tensor:
+    return _product(x, x.T) if _is_wide(x) else _product(x.T, x)
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
     """Of operands in bfloat16 where training multiplies so: the sums, and what is iterated, stay float32."""
-    if not bfloat16.multiplies(a, b):
-        return a @ b
-    return torch.stack([bfloat16.product(one, other) for one, other in zip(a, b)])
+    return bfloat16.product(a, b) if bfloat16.multiplies(a, b) else a @ b
