@@ -165,15 +165,11 @@ DOOR int elmo_tanh(const float* x, float* y, int64_t count) {
 
 // Can this processor multiply bfloat16, and is it meant to? Choosing a variant below avx512 says that it is not.
 static const Bfloat16Kernels* bfloat16() {
-#ifdef ELMO_X86
-#if defined(__has_include)
-#if __has_include(<avx512bf16intrin.h>)
+#ifdef ELMO_BFLOAT16
   __builtin_cpu_init();
   if (&kernels() == avx512_kernels() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl"))
     return bfloat16_kernels();
-#endif
-#endif
 #endif
   return nullptr;
 }
