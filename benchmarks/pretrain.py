@@ -3,8 +3,9 @@
     .venv/bin/python benchmarks/pretrain.py speed [--recipe small] [--vocabulary 100000] [--threads 2]
     .venv/bin/python benchmarks/pretrain.py learn TEXT... [--recipes published small] [--out FOLDER]
 
-speed   Whole training steps (forward, backward, update) on made-up Zipfian text: ours; the same with other LSTMs;
-        and a step that is written plainly (every token through the CNN). Beside them, the best torch.mm.
+speed   Whole training steps (forward, backward, update) on made-up Zipfian text: ours; the same with products of
+        bfloat16, where the processor has them (--only elmokit: these two alone); with other LSTMs; and a step
+        that is written plainly (every token through the CNN). Beside them, the best torch.mm of float32.
         Steps take turns, window by window; a pace is that of its best round. FLOPs are those of matrix products
         over distinct tokens, with and without the character CNN, which tables save us.
 learn   Recipes, one after the other, on the same text, vocabulary, held-out lines and number of tokens. Ctrl-C
@@ -41,6 +42,8 @@ from elmokit.atomic import write_file
 from elmokit.checkpoint import Checkpoint
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoder, CharEncoderConfig
+from elmokit.model.kernels.bfloat16 import Precision, available
+from elmokit.model.kernels.library import variant
 from elmokit.model.language_head import LanguageHead
 from elmokit.model.lstm import LSTMState, ProjectedLSTM
 from elmokit.pretrain.metrics import read_metrics
@@ -55,6 +58,7 @@ from elmokit.text.tokens import TokeniserConfig
 from elmokit.text.vocabulary import SPECIALS, Vocabulary
 
 OURS = "elmokit"
+BFLOAT16 = "elmokit, bfloat16"
 # The same with other LSTMs: torch's own, which does not clip, and the loop over time that is their definition.
 TORCH, LOOP = "its LSTMs as nn.LSTM", "its LSTMs as a loop"
 # All of it as anybody would write it.
@@ -202,20 +206,26 @@ def speed(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         corpus = made_up_corpus(Path(folder), words, max(50_000, 2 * train.rows * train.steps * arguments.rounds))
 
-        def trainer(change: Callable[[BiLM], BiLM], kind: type[Trainer] = Trainer) -> Trainer:
+        def trainer(
+            change: Callable[[BiLM], BiLM], kind: type[Trainer] = Trainer, precision: Precision = "float32"
+        ) -> Trainer:
             torch.manual_seed(0)
             head = LanguageHead(train.vocabulary, recipe.model.lstm.width, train.softmax_width)
             bilm = change(BiLM(recipe.model))
             model = Checkpoint(bilm, recipe.mapper, recipe.tokeniser, Vocabulary(words), head)
-            return stack.enter_context(closing(kind(model, corpus, train, recipe.optimizer)))
+            settings = dataclasses.replace(train, precision=precision)
+            return stack.enter_context(closing(kind(model, corpus, settings, recipe.optimizer)))
 
-        trainers = {
-            OURS: trainer(lambda bilm: bilm),
-            TORCH: trainer(partial(with_lstms, TorchLSTM)),
-            LOOP: trainer(partial(with_lstms, LoopLSTM)),
-            PLAIN_TORCH: trainer(partial(plainly, TorchLSTM), PlainTrainer),
-            PLAIN: trainer(partial(plainly, LoopLSTM), PlainTrainer),
-        }
+        trainers = {OURS: trainer(lambda bilm: bilm)}
+        if available():
+            trainers[BFLOAT16] = trainer(lambda bilm: bilm, precision="bfloat16")
+        if arguments.only != OURS:
+            trainers |= {
+                TORCH: trainer(partial(with_lstms, TorchLSTM)),
+                LOOP: trainer(partial(with_lstms, LoopLSTM)),
+                PLAIN_TORCH: trainer(partial(plainly, TorchLSTM), PlainTrainer),
+                PLAIN: trainer(partial(plainly, LoopLSTM), PlainTrainer),
+            }
         # The windows that both are going to see, to count what is in them.
         windows = WindowStream(corpus, rows=train.rows, steps=train.steps, seed=train.seed)
         next(windows)
@@ -235,6 +245,7 @@ def speed(arguments: argparse.Namespace) -> None:
     total = sum(parts.values())
     print(f"recipe {arguments.recipe}; {', '.join(chosen)}; {recipe.optimizer.kind}")
     print(f"threads: {torch.get_num_threads()}; best of {arguments.rounds} rounds; torch {torch.__version__}")
+    print(f"kernels: {variant()}; products of bfloat16 in hardware: {'yes' if available() else 'no'}")
     print(f"loss of the first step: {', '.join(f'{loss:.5f}' for loss in first)}")
     print(f"\n{'of a step':<20} {'GFLOP':>8} {'share':>7}")
     for part, flops in [*parts.items(), ("together", total)]:
@@ -246,11 +257,13 @@ def speed(arguments: argparse.Namespace) -> None:
         pace = f"{1e3 * total / rate / arguments.rounds:>8.1f} {tokens * rate / total:>9,.0f}"
         shares = (
             f"{rate * real / total / limit:>9.1%} {rate / limit:>9.1%}"
-            if name in (OURS, TORCH, LOOP)
+            if name in (OURS, BFLOAT16, TORCH, LOOP)
             else " " * 19
         )
         print(f"{name:<21} {pace} {shares} {best[OURS] / rate:>9.2f} x")
     print(f"largest torch.mm: {limit / 1e9:.1f} GFLOP/s")
+    if BFLOAT16 in best:
+        print(f"bfloat16: a step is {best[BFLOAT16] / best[OURS]:.2f} x as fast as in float32")
 
 
 class Point(NamedTuple):
@@ -391,6 +404,7 @@ def main() -> None:
     one.add_argument("--recipe", default="small")
     for name, default in {"vocabulary": 100_000, "negatives": 8192, "rows": 64, "steps": 20, "rounds": 5}.items():
         one.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{default} if not given")
+    one.add_argument("--only", choices=[OURS], help="leave out what is compared with: float32 and bfloat16 alone")
     two = commands.add_parser("learn", help="what does a recipe learn?")
     two.set_defaults(run=learn)
     two.add_argument("texts", nargs="+", metavar="TEXT")

@@ -1,11 +1,5 @@
 // Products of bfloat16 for training, where the processor has VDPBF16PS; elsewhere, and for other compilers, nothing.
 #include "headers.h"
-#if defined(ELMO_X86) && defined(__has_include)
-#if __has_include(<avx512bf16intrin.h>)
-#define ELMO_BFLOAT16 1
-#endif
-#endif
-
 #ifdef ELMO_BFLOAT16
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((target("avx512bf16,avx512f,avx512bw,avx512vl,avx2,fma"))), \

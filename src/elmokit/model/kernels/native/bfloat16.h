@@ -13,6 +13,16 @@ constexpr int64_t DEEP = 128;      // pairs of a panel that stay in the first-le
 constexpr int ROWS = 8;            // of 32 registers, 16 for sums
 constexpr int64_t CACHED = 98304;  // pairs of A that stay in the second-level cache
 
+static const float ZEROS[PANEL] = {0};
+
+constexpr int64_t ROWS_AHEAD = 16;
+
+// Into the second-level cache, to be read, or written, soon.
+template <int WRITTEN, class T>
+static inline void ask_for(const T* values, int64_t count) {
+  for (int64_t j = 0; j < count; j += 64 / sizeof(T)) __builtin_prefetch(values + j, WRITTEN, 2);
+}
+
 // As many of 16 as are left: a mask for loads and stores.
 static inline __mmask16 first_of(int64_t left) { return left >= 16 ? 0xffff : __mmask16((1u << left) - 1); }
 
@@ -35,40 +45,76 @@ static inline void to_bfloat16(const float* from, int64_t count, uint16_t* to, i
   if (count < room) memset(to + count, 0, sizeof(uint16_t) * (room - count));
 }
 
-// One panel of a matrix whose rows are summed over: rows[0 .. depth), null where there are zeros, from `column` on, of
-// which `columns` there are -> [pairs, 32].
+// Up to 32 columns of two rows that follow each other along the sum, null where there are zeros -> their pairs.
 template <class T>
-static void pack_rows(const T* const* rows, int64_t depth, int64_t column, int64_t columns, Pair* out, int64_t pairs) {
-  for (int64_t k = 0; k < pairs; k++)
-    for (int j = 0; j < PANEL; j += 16) {
-      const int64_t left = columns - j;
-      const __mmask16 there = left <= 0 ? 0 : first_of(left);
-      const T* low = 2 * k < depth ? rows[2 * k] : nullptr;
-      const T* high = 2 * k + 1 < depth ? rows[2 * k + 1] : nullptr;
-      const __m512i first = low ? words_of(low + column + j, there) : _mm512_setzero_si512();
-      const __m512i second = high ? words_of(high + column + j, there) : _mm512_setzero_si512();
-      _mm512_storeu_si512(out + k * PANEL + j, _mm512_or_si512(first, _mm512_slli_epi32(second, 16)));
-    }
+static inline void pair_up(const T* low, const T* high, int64_t columns, Pair* out) {
+  for (int j = 0; j < PANEL; j += 16) {
+    const __mmask16 there = first_of(larger(columns - j, 0));
+    const __m512i first = low ? words_of(low + j, there) : _mm512_setzero_si512();
+    const __m512i second = high ? words_of(high + j, there) : _mm512_setzero_si512();
+    _mm512_storeu_si512(out + j, _mm512_or_si512(first, _mm512_slli_epi32(second, 16)));
+  }
 }
 
-// One panel of a matrix whose columns are summed over: 32 of its rows, null where there are zeros -> [pairs, 32].
-static void pack_columns(const float* const* rows, int64_t depth, Pair* out, int64_t pairs) {
-  Pair some[PANEL][16] __attribute__((aligned(64)));
-  for (int64_t k = 0; k < pairs; k += 16) {
-    const int64_t left = larger(depth - 2 * k, 0);
-    const __mmask16 low = first_of(left), high = first_of(larger(left - 16, 0));
-    for (int r = 0; r < PANEL; r++) {
-      if (!rows[r]) {
-        memset(some[r], 0, sizeof(some[r]));
-        continue;
-      }
-      const float* from = rows[r] + 2 * k;
-      _mm512_store_si512(some[r], (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, from + 16),
-                                                               _mm512_maskz_loadu_ps(low, from)));
+// Columns [column, columns) of a matrix whose rows are summed over, as `panels` panels [panels, pairs, 32]. Rows are
+// gone through once, and asked for ahead: they may lie a page apart, where the processor guesses nothing.
+template <class T>
+static void pack_rows(const T* const* rows, int64_t depth, int64_t column, int64_t columns, Pair* out, int64_t pairs,
+                      int64_t panels = 1) {
+  for (int64_t k = 0; k < pairs; k++) {
+    const T* low = 2 * k < depth ? rows[2 * k] : nullptr;
+    const T* high = 2 * k + 1 < depth ? rows[2 * k + 1] : nullptr;
+    for (int64_t row = 2 * k + ROWS_AHEAD; row < smaller(2 * k + ROWS_AHEAD + 2, depth); row++)
+      if (rows[row]) ask_for<0>(rows[row] + column, smaller(panels * PANEL, columns - column));
+    for (int64_t p = 0; p < panels; p++) {
+      const int64_t at = column + p * PANEL;
+      pair_up<T>(low ? low + at : nullptr, high ? high + at : nullptr, columns - at, out + (p * pairs + k) * PANEL);
     }
-    const int now = int(smaller(pairs - k, 16));
-    for (int i = 0; i < now; i++)
-      for (int r = 0; r < PANEL; r++) out[(k + i) * PANEL + r] = some[r][i];
+  }
+}
+
+// 16 x 16 words, row by row -> column by column, `apart` words from one to the next.
+static inline void turn(__m512i* row, Pair* out, int64_t apart) {
+  __m512i other[16];
+  for (int i = 0; i < 16; i += 2) {
+    other[i] = _mm512_unpacklo_epi32(row[i], row[i + 1]);
+    other[i + 1] = _mm512_unpackhi_epi32(row[i], row[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4)
+    for (int j = 0; j < 2; j++) {  // now a lane of row[i + c] has column c of four rows
+      row[i + 2 * j] = _mm512_unpacklo_epi64(other[i + j], other[i + j + 2]);
+      row[i + 2 * j + 1] = _mm512_unpackhi_epi64(other[i + j], other[i + j + 2]);
+    }
+  for (int c = 0; c < 4; c++) {
+    const __m512i low = _mm512_shuffle_i32x4(row[c], row[c + 4], 0x88);
+    const __m512i high = _mm512_shuffle_i32x4(row[c], row[c + 4], 0xdd);
+    const __m512i more = _mm512_shuffle_i32x4(row[c + 8], row[c + 12], 0x88);
+    const __m512i most = _mm512_shuffle_i32x4(row[c + 8], row[c + 12], 0xdd);
+    _mm512_storeu_si512(out + c * apart, _mm512_shuffle_i32x4(low, more, 0x88));
+    _mm512_storeu_si512(out + (c + 4) * apart, _mm512_shuffle_i32x4(high, most, 0x88));
+    _mm512_storeu_si512(out + (c + 8) * apart, _mm512_shuffle_i32x4(low, more, 0xdd));
+    _mm512_storeu_si512(out + (c + 12) * apart, _mm512_shuffle_i32x4(high, most, 0xdd));
+  }
+}
+
+// A panel of a matrix whose columns are summed over: 32 of its rows, null where there are zeros -> [pairs, 32].
+static void pack_columns(const float* const* rows, int64_t depth, Pair* out, int64_t pairs) {
+  Pair last[16 * PANEL];
+  for (int64_t k = 0; k < pairs; k += 16) {
+    const int64_t left = larger(depth - 2 * k, 0), now = smaller(pairs - k, 16);
+    const __mmask16 low = first_of(left), high = first_of(larger(left - 16, 0));
+    Pair* to = now < 16 ? last : out + k * PANEL;
+    for (int half = 0; half < PANEL; half += 16) {
+      __m512i words[16];
+      for (int r = 0; r < 16; r++) {
+        const float* from = rows[half + r] ? rows[half + r] + 2 * k : ZEROS;
+        const __mmask16 all = rows[half + r] ? 0xffff : 0;
+        words[r] = (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high & all, from + 16),
+                                                _mm512_maskz_loadu_ps(low & all, from));
+      }
+      turn(words, to + half, PANEL);
+    }
+    if (now < 16) memcpy(out + k * PANEL, last, sizeof(Pair) * now * PANEL);
   }
 }
 
@@ -155,8 +201,6 @@ static void sum_panel(const Pair* panel, int64_t pairs, float* sums) {
   }
 }
 
-static const float ZEROS[PANEL] = {0};
-
 // Columns [from, to) of B as panels. B [K, N] has rows or columns that are contiguous.
 static void pack(const Product& product, int64_t from, int64_t to) {
   const Operand& b = product.b;
@@ -164,8 +208,7 @@ static void pack(const Product& product, int64_t from, int64_t to) {
   if (b.column == 1) {
     const Array<const float*> rows(depth);
     for (int64_t k = 0; k < depth; k++) rows[k] = b.values + k * b.row;
-    for (int64_t p = from; p < to; p++)
-      pack_rows<float>(rows, depth, p * PANEL, b.columns - p * PANEL, product.packed + p * pairs * PANEL, pairs);
+    pack_rows<float>(rows, depth, from * PANEL, b.columns, product.packed + from * pairs * PANEL, pairs, to - from);
     return;
   }
   const float* rows[PANEL];
@@ -186,15 +229,14 @@ static void multiply(const Product& product, int64_t first, int64_t last) {
   const Array<const Pair*> rows(most);
   const Array<const float*> sources(across ? depth : 0);
   const Array<float*> c(most);
+  if (across)
+    for (int64_t k = 0; k < depth; k++) sources[k] = a.values + k * a.column;
   float start[PANEL];
   for (int64_t row = first; row < last; row += most) {
     const int64_t now = smaller(most, last - row);
-    if (across)
-      for (int64_t k = 0; k < depth; k++) sources[k] = a.values + k * a.column;
+    if (across) pack_rows<float>(sources, depth, row, row + now, held, pairs, up_to(now, PANEL) / PANEL);
     for (int64_t r = 0; r < now; r++) {
       c[r] = product.c + (row + r) * product.stride;
-      if (across && r % PANEL == 0)
-        pack_rows<float>(sources, depth, row + r, last - row - r, held + r * pairs, pairs);
       if (!across) to_bfloat16(a.values + (row + r) * a.row, depth, (uint16_t*)(held + r * pairs), 2 * pairs);
       rows[r] = held + (across ? r / PANEL * PANEL * pairs + r % PANEL : r * pairs);
     }

@@ -64,7 +64,7 @@ static void pack_projection_back(const Layer16& layer, const Sizes& size, int64_
   const Array<const float*> rows(layer.width);
   for (int64_t k = 0; k < layer.width; k++) rows[k] = layer.projection_weight + k * layer.cells;
   Pair* out = layer.projection_back + p * PANEL * size.width / 2;
-  pack_rows<float>(rows, layer.width, p * PANEL, layer.cells - p * PANEL, out, size.width / 2);
+  pack_rows<float>(rows, layer.width, p * PANEL, layer.cells, out, size.width / 2);
 }
 
 static void pack_gates_back(const Layer16& layer, const Sizes& size, int64_t p) {
@@ -73,10 +73,10 @@ static void pack_gates_back(const Layer16& layer, const Sizes& size, int64_t p) 
   for (int64_t k = 0; k < size.gates; k++)
     rows[k] = row_or_null(side.hidden ? layer.hidden_weight : layer.input_weight, gate_row(layer, k), side.all);
   Pair* out = layer.gates_back + p * PANEL * size.gates / 2;
-  pack_rows<float>(rows, size.gates, side.column, side.all - side.column, out, size.gates / 2);
+  pack_rows<float>(rows, size.gates, side.column, side.all, out, size.gates / 2);
 }
 
-// One of layer_panels(layer).
+// One of its (4H' + P' + H'' + I' + P') / 32 panels.
 static void pack_layer(const Layer16& layer, int64_t p) {
   const Sizes size(layer);
   const int64_t counts[] = {size.gates / PANEL, size.width / PANEL, up_to(layer.cells, PANEL) / PANEL};
@@ -144,6 +144,7 @@ static void forward(const Layer16& layer, const Pass16& run, int64_t first, int6
     }
     for (int64_t unit = 0; unit < H; unit += UNITS) {
       const int64_t column = 4 * unit;
+      for (int64_t r = 0; r < n; r++) ask_for<1>(gates[r] + column, PANEL);
       panel<1>(n, inputs, layer.gates + column * size.joined / 2, size.joined / 2, gates, column, layer.start + column);
       for (int64_t r = 0; r < n; r++)
         eight_units(gates[r] + column, before[r] + unit, pass.cells + (offset + r) * H + unit,
@@ -216,9 +217,17 @@ static void backward(const Layer16& layer, const Pass16& run, int64_t first, int
                                           : pass.start_cell + row * H;
     }
     for (int64_t column = 0; column < H; column += PANEL) {
+      // What the units will need comes from far away, a little of each row: it is asked for before the product.
+      const int64_t units = smaller(PANEL, H - column);
+      for (int64_t r = 0; r < n; r++) {
+        ask_for<0>(pass.gates + (offset + r) * size.gates + 4 * column, 4 * units);
+        ask_for<0>(pass.cells + (offset + r) * H + column, units);
+        ask_for<0>(before[r] + column, units);
+        ask_for<1>((const uint16_t*)dgates[r] + 4 * column, 4 * units);
+      }
       panel<1>(n, dhs, layer.projection_back + column * size.width / 2, size.width / 2, das, 0, ZEROS);
       for (int64_t r = 0; r < n; r++)
-        for (int64_t unit = column; unit < smaller(column + PANEL, H); unit += UNITS)
+        for (int64_t unit = column; unit < column + units; unit += UNITS)
           eight_units_back(pass.gates + (offset + r) * size.gates + 4 * unit, (uint16_t*)dgates[r] + 4 * unit,
                            pass.cells + (offset + r) * H + unit, before[r] + unit, das[r] + unit - column,
                            pass.cell + (first + r) * H + unit, layer.cell_clip);
@@ -238,11 +247,12 @@ static void backward(const Layer16& layer, const Pass16& run, int64_t first, int
     memcpy(pass.hidden + (first + r) * P, backs[r] + size.inputs, sizeof(float) * P);
 }
 
-// A panel of [N, columns], summed over the tokens.
-static void pack_tokens(const uint16_t* matrix, int64_t tokens, int64_t columns, int64_t column, Pair* out) {
+// Panels of [N, columns], summed over the tokens.
+static void pack_tokens(const uint16_t* matrix, int64_t tokens, int64_t columns, int64_t column, int64_t panels,
+                        Pair* out) {
   const Array<const uint16_t*> rows(tokens);
   for (int64_t k = 0; k < tokens; k++) rows[k] = matrix + k * columns;
-  pack_rows<uint16_t>(rows, tokens, column, columns - column, out, (tokens + 1) / 2);
+  pack_rows<uint16_t>(rows, tokens, column, columns, out, (tokens + 1) / 2, panels);
 }
 
 // What the gradients of gates and projection are multiplied with: one of (I' + P') / 32 + H'' / 32 panels.
@@ -250,9 +260,9 @@ static void pack_gradients(const Layer16& layer, const Pass16& run, int64_t p) {
   const Sizes size(layer);
   const int64_t pairs = (run.tokens + 1) / 2, inputs = size.joined / PANEL;
   if (p < inputs)
-    pack_tokens(run.inputs, run.tokens, size.joined, p * PANEL, run.inputs_packed + p * pairs * PANEL);
+    pack_tokens(run.inputs, run.tokens, size.joined, p * PANEL, 1, run.inputs_packed + p * pairs * PANEL);
   else
-    pack_tokens(run.activated, run.tokens, size.cells, (p - inputs) * PANEL,
+    pack_tokens(run.activated, run.tokens, size.cells, (p - inputs) * PANEL, 1,
                 run.activated_packed + (p - inputs) * pairs * PANEL);
 }
 
@@ -264,11 +274,9 @@ static void gate_gradients(const Layer16& layer, const Pass16& run, int64_t firs
   const Array<const Pair*> a(count);
   const Floats unused(larger(layer.inputs, layer.width)), sums(count);
   const Rows by_input(count), by_hidden(count);
+  pack_tokens(run.gates_gradient, run.tokens, size.gates, first, count / PANEL, held);
   for (int64_t r = 0; r < count; r++) {
-    if (r % PANEL == 0) {
-      pack_tokens(run.gates_gradient, run.tokens, size.gates, first + r, held + r * pairs);
-      sum_panel(held + r * pairs, pairs, sums + r);
-    }
+    if (r % PANEL == 0) sum_panel(held + r * pairs, pairs, sums + r);
     a[r] = held + r / PANEL * PANEL * pairs + r % PANEL;
     const int64_t row = gate_row(layer, first + r);
     by_input[r] = row < 0 ? (float*)unused : run.input_weight_gradient + row * layer.inputs;
@@ -288,16 +296,17 @@ static void projection_gradients(const Layer16& layer, const Pass16& run, int64_
   const Array<Pair> held(up_to(count, PANEL) * pairs);
   const Array<const Pair*> a(count);
   const Rows c(count);
+  pack_tokens(run.projected_gradient, run.tokens, size.width, first, up_to(count, PANEL) / PANEL, held);
   for (int64_t r = 0; r < count; r++) {
-    if (r % PANEL == 0) pack_tokens(run.projected_gradient, run.tokens, size.width, first + r, held + r * pairs);
     a[r] = held + r / PANEL * PANEL * pairs + r % PANEL;
     c[r] = run.projection_weight_gradient + (first + r) * layer.cells;
   }
   for (int64_t column = 0; column < layer.cells; column += PANEL)
-    part_of_panel<PANEL>(count, a, run.activated_packed + column * pairs, pairs, c, column, layer.cells - column, ZEROS);
+    part_of_panel<PANEL>(count, a, run.activated_packed + column * pairs, pairs, c, column, layer.cells - column,
+                         ZEROS);
 }
 
-// One of gradient_blocks(layer): first those of the gates, then those of the projection.
+// One of the blocks of rows: first those of the gates, then those of the projection.
 static void weight_gradients(const Layer16& layer, const Pass16& run, int64_t block) {
   const int64_t gates = Sizes(layer).gates, blocks = (gates + BLOCK16 - 1) / BLOCK16;
   if (block < blocks) return gate_gradients(layer, run, block * BLOCK16, smaller((block + 1) * BLOCK16, gates));

@@ -38,7 +38,7 @@ static void pack_softmax(const Softmax& all, int64_t p) {
   p -= columns / PANEL;
   const Array<const float*> rows(all.words);
   for (int64_t k = 0; k < all.words; k++) rows[k] = all.weight + k * D;
-  pack_rows<float>(rows, all.words, p * PANEL, D - p * PANEL, all.by_width + p * PANEL * columns / 2, columns / 2);
+  pack_rows<float>(rows, all.words, p * PANEL, D, all.by_width + p * PANEL * columns / 2, columns / 2);
 }
 
 // One position's logits -> exponentials, and what they are to be divided by. The loss goes to `loss`.
@@ -97,7 +97,7 @@ static void softmax_rows(const Softmax& all, int64_t chunk, int64_t first, int64
   // Sums over positions: pairs of them, for the weights.
   const int64_t pairs = all.chunk / 2, place = (first - chunk) / 2;
   for (int64_t column = 0; column < columns; column += PANEL)
-    pack_rows<uint16_t>(by_position, n, column, PANEL, all.errors + column * pairs + place * PANEL, (n + 1) / 2);
+    pack_rows<uint16_t>(by_position, n, column, columns, all.errors + column * pairs + place * PANEL, (n + 1) / 2);
 }
 
 // Words of panels [from, to): what the chunk of positions [first, last) adds to their gradients.
@@ -109,8 +109,7 @@ static void softmax_weights(const Softmax& all, int64_t first, int64_t last, int
   const Array<const Pair*> a(words);
   const Array<float*> c(words);
   for (int64_t k = 0; k < last - first; k++) rows[k] = all.h + (first + k) * D;
-  for (int64_t column = 0; column < width; column += PANEL)
-    pack_rows<float>(rows, last - first, column, D - column, h + column * pairs, pairs);
+  pack_rows<float>(rows, last - first, 0, D, h, pairs, width / PANEL);
   for (int64_t r = 0; r < words; r++) {
     a[r] = all.errors + (from + r / PANEL) * PANEL * (all.chunk / 2) + r % PANEL;
     c[r] = all.weight_gradient + (from * PANEL + r) * D;

@@ -9,6 +9,11 @@
 #if defined(__x86_64__) || defined(_M_X64)
 #define ELMO_X86 1
 #include <immintrin.h>
+#ifdef __has_include
+#if __has_include(<avx512bf16intrin.h>)
+#define ELMO_BFLOAT16 1  // the compiler knows VDPBF16PS; the processor is asked at run time
+#endif
+#endif
 #endif
 
 #include "kernels.h"

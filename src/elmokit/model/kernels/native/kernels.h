@@ -117,7 +117,7 @@ struct Product {
 };
 
 struct Layer16 {
-  const float *input_weight, *hidden_weight, *bias, *projection_weight;  // as the model's: [4H, I], [4H, P], [4H], [P, H]
+  const float *input_weight, *hidden_weight, *bias, *projection_weight;  // the model's: [4H, I], [4H, P], [4H], [P, H]
   float* start;           // [4H'] the bias at run time, columns as in Layer
   Pair* gates;            // [4H' / 32, (I' + P') / 2, 32]
   Pair* projection;       // [P' / 32, H' / 2, 32]

@@ -165,15 +165,11 @@ DOOR int elmo_tanh(const float* x, float* y, int64_t count) {
 
 // Can this processor multiply bfloat16, and is it meant to? Choosing a variant below avx512 says that it is not.
 static const Bfloat16Kernels* bfloat16() {
-#ifdef ELMO_X86
-#if defined(__has_include)
-#if __has_include(<avx512bf16intrin.h>)
+#ifdef ELMO_BFLOAT16
   __builtin_cpu_init();
   if (&kernels() == avx512_kernels() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl"))
     return bfloat16_kernels();
-#endif
-#endif
 #endif
   return nullptr;
 }
@@ -192,8 +188,9 @@ DOOR int elmo_product16(const Product* given, int64_t threads) try {
   product.packed = packed.get();
   const Bfloat16Kernels& now = *bfloat16();
   const int failed = share_out(panels, threads, [&](int64_t p) { now.pack(product, p, p + 1); });
-  const int64_t parts = std::max<int64_t>(1, std::min(threads, rows / PANEL)), part = up_to(rows, parts * PANEL) / parts;
-  return failed | share_out((rows + part - 1) / std::max<int64_t>(part, 1), threads, [&](int64_t i) {
+  const int64_t parts = std::max<int64_t>(1, std::min(threads, rows / PANEL));
+  const int64_t part = std::max<int64_t>(1, up_to(rows, parts * PANEL) / parts);
+  return failed | share_out((rows + part - 1) / part, threads, [&](int64_t i) {
            now.multiply(product, i * part, std::min((i + 1) * part, rows));
          });
 } catch (const std::exception&) {
@@ -202,9 +199,9 @@ DOOR int elmo_product16(const Product* given, int64_t threads) try {
 
 DOOR int elmo_forward16(const Layer16* layers, const Pass16* passes, int64_t directions, int64_t threads) {
   const Bfloat16Kernels& now = *bfloat16();
-  const int64_t panels = up_to(layers->cells, UNITS) / UNITS + up_to(layers->width, PANEL) / PANEL +
-                         up_to(layers->cells, PANEL) / PANEL +
-                         (up_to(layers->inputs, PANEL) + up_to(layers->width, PANEL)) / PANEL;
+  const int64_t inputs = layers->inputs, cells = layers->cells, width = layers->width;
+  const int64_t panels =
+      (4 * up_to(cells, UNITS) + up_to(cells, PANEL) + up_to(inputs, PANEL) + 2 * up_to(width, PANEL)) / PANEL;
   const int failed = share_out(directions * panels, threads,
                                [&](int64_t i) { now.pack_layer(layers[i / panels], i % panels); });
   return failed | over_rows(passes->pass, directions, 1, threads, [&](int64_t i, int64_t first, int64_t last) {
@@ -217,8 +214,9 @@ DOOR int elmo_backward16(const Layer16* layers, const Pass16* passes, int64_t di
   const int failed = over_rows(passes->pass, directions, 1, threads, [&](int64_t i, int64_t first, int64_t last) {
     now.backward(layers[i], passes[i], first, last);
   });
-  const int64_t panels = (up_to(layers->inputs, PANEL) + up_to(layers->width, PANEL) + up_to(layers->cells, PANEL)) / PANEL;
-  const int64_t blocks = up_to(4 * up_to(layers->cells, UNITS), BLOCK16) / BLOCK16 + up_to(layers->width, BLOCK16) / BLOCK16;
+  const int64_t inputs = layers->inputs, cells = layers->cells, width = layers->width;
+  const int64_t panels = (up_to(inputs, PANEL) + up_to(width, PANEL) + up_to(cells, PANEL)) / PANEL;
+  const int64_t blocks = (up_to(4 * up_to(cells, UNITS), BLOCK16) + up_to(width, BLOCK16)) / BLOCK16;
   const int packing = share_out(directions * panels, threads, [&](int64_t i) {
     now.pack_gradients(layers[i / panels], passes[i / panels], i % panels);
   });
@@ -231,8 +229,9 @@ DOOR int elmo_softmax16(const Softmax* given, int64_t threads) try {
   Softmax all = *given;
   const Bfloat16Kernels& now = *bfloat16();
   const int64_t words = up_to(all.words, PANEL), width = up_to(all.width, PANEL), panels = words / PANEL;
-  // Errors of so many positions are kept as would be logits of half of them, or few where there are many words.
-  all.chunk = std::min(up_to(all.positions, 2), std::max(POSITIONS16, (int64_t(1) << 21) / words / POSITIONS16 * POSITIONS16));
+  // Positions whose errors are kept at once: 4 MB of them, or a few where there are many words.
+  const int64_t fitting = (int64_t(1) << 21) / words / POSITIONS16 * POSITIONS16;
+  all.chunk = std::min(up_to(all.positions, 2), std::max(POSITIONS16, fitting));
   const auto start = room<float>(words);
   const auto by_word = room<Pair>(words * width / 2), by_width = room<Pair>(words * width / 2);
   const auto errors = room<Pair>(words * all.chunk / 2);
