@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from elmokit.model import language_head, lstm
+from elmokit.model.bilm import run_layer
 from elmokit.model.char_encoder import Highway
 from elmokit.model.kernels import bfloat16, bfloat16_softmax
 from elmokit.model.kernels.bfloat16 import available, linear, multiplies, product, products_in
 from elmokit.model.kernels.library import VARIABLE
-from elmokit.model.kernels.recurrent import layer
+from elmokit.model.kernels.recurrent import Repeated, layer, repeats
 from elmokit.model.lstm import LSTMConfig, LSTMState, ProjectedLSTM
 from elmokit.pretrain.run import Run
 from test_run import SPREAD, make_run
@@ -199,6 +200,62 @@ def test_a_layer_is_the_definition_from_rounded_operands(inputs, cells, width, l
 
 
 @needs_it
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize(
+    ("inputs", "cells", "width", "distinct", "lengths"),
+    [(1, 1, 1, 1, [1]), (5, 11, 7, 4, [9, 4, 3, 1, 0]), (64, 96, 32, 30, [7] * 40), (40, 70, 65, 50, [8, 8, 5])],
+)
+def test_a_layer_of_repeated_tokens_is_that_of_all_of_them(
+    inputs, cells, width, distinct, lengths, begun, threads
+):
+    torch.manual_seed(5)
+    lstms = [ProjectedLSTM(inputs, LSTMConfig(layers=1, cells=cells, width=width)) for _ in range(2)]
+    rows, steps = len(lengths), max(lengths)
+    mask = torch.arange(steps) < torch.tensor(lengths).unsqueeze(1)
+    xs = [
+        Repeated(torch.randn(distinct, inputs, requires_grad=True), torch.randint(distinct, (rows, steps)))
+        for _ in lstms
+    ]
+    states = [LSTMState(torch.randn(rows, width), torch.randn(rows, cells, requires_grad=True)) for _ in lstms]
+    begins = (torch.rand(rows, steps) < 0.3) & mask if begun else None
+    weights = [parameter for each in lstms for parameter in each.parameters()]
+    wanted = [*(x.values for x in xs), *(state.cell for state in states), *weights]
+    upstream = torch.randn(rows, steps, width)
+
+    def results(layers):
+        (one, after), (other, _) = layers
+        loss = ((one * 0.5 + other) * upstream).sum() + after.cell.sum()
+        return [one, other, after.hidden, after.cell], torch.autograd.grad(loss, wanted)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with products_in("bfloat16"):
+            assert repeats(xs, lstms, mask.sum(dim=1))
+            found = results(run_layer(lstms, xs, mask, states, begins))
+            expected = results(layer(lstms, [x.whole() for x in xs], mask.sum(dim=1), states, begins))
+    finally:
+        torch.set_num_threads(before)
+    for one, other in zip(found[0], expected[0]):
+        close(one, other.double(), few=0.1, most=1e-4)
+    for one, other in zip(found[1], expected[1]):
+        assert (one - other).abs().max() <= 8 * EPS * other.abs().max().clamp(min=1e-2)
+
+
+def test_repeated_tokens_are_written_out_where_the_definition_runs():
+    torch.manual_seed(6)
+    lstms = [ProjectedLSTM(4, LSTMConfig(layers=1, cells=8, width=4)) for _ in range(2)]
+    xs = [Repeated(torch.randn(3, 4), torch.randint(3, (2, 5))) for _ in lstms]
+    mask = torch.ones(2, 5, dtype=torch.bool)
+    states = [LSTMState(torch.zeros(2, 4), torch.zeros(2, 8))] * 2
+    found = run_layer(lstms, xs, mask, states, None)
+    expected = [each(x.whole(), mask, state) for each, x, state in zip(lstms, xs, states)]
+    for (one, _), (other, _) in zip(found, expected):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+
+
+@needs_it
 def test_the_way_back_is_gone_once_and_nothing_of_it_is_kept():
     lstms = [ProjectedLSTM(4, LSTMConfig(layers=1, cells=8, width=4)) for _ in range(2)]
     states = [LSTMState(torch.zeros(1, 4), torch.zeros(1, 8))] * 2
@@ -303,13 +360,14 @@ def test_float32_is_what_there_is_unless_it_is_asked_for():
 
 @needs_it
 @pytest.mark.parametrize(
-    "options", [{}, {"full_softmax": 1, "negatives": 12, "softmax_width": 12, "state": "either"}]
+    "options",
+    [{"dropout": 0.1}, {}, {"full_softmax": 1, "negatives": 12, "softmax_width": 12, "state": "either"}],
 )
 def test_fifty_steps_follow_those_in_float32(tmp_path, options):
     corpus = make_corpus(tmp_path, made_up_text(200))
     curves = {}
     for precision in ("float32", "bfloat16"):
-        trainer = make_trainer(corpus, optimizer=FAST, precision=precision, rows=16, dropout=0.1, **options)
+        trainer = make_trainer(corpus, optimizer=FAST, precision=precision, rows=16, **options)
         curves[precision] = np.array([trainer.train_step(i / 50).loss for i in range(50)])
         assert all(p.dtype == torch.float32 for p in trainer.state_dict().values() if p.is_floating_point())
         trainer.close()

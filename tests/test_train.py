@@ -150,19 +150,21 @@ def weights(trainer):
         {"optimizer": MUON},
         {"optimizer": MUON, "softmax_width": 12, "full_softmax": 1, "negatives": 6},
         {"precision": "bfloat16"},
+        {"precision": "bfloat16", "dropout": 0.0},
         {"precision": "bfloat16", "softmax_width": 12, "full_softmax": 1, "negatives": 6, "state": "either"},
     ],
 )
 @pytest.mark.parametrize("stop", [0, 1, 7])
 def test_stopped_and_taken_up_again_is_bit_for_bit_the_same(corpus, options, stop):
-    whole = make_trainer(corpus, dropout=0.2, **options)
+    options = {"dropout": 0.2, **options}
+    whole = make_trainer(corpus, **options)
     for i in range(10):
         whole.train_step(i / 10)
-    first = make_trainer(corpus, dropout=0.2, **options)
+    first = make_trainer(corpus, **options)
     for i in range(stop):
         first.train_step(i / 10)
     saved = weights(first)
-    second = make_trainer(corpus, dropout=0.2, **options)
+    second = make_trainer(corpus, **options)
     second.load_state_dict(saved)
     for i in range(stop, 10):
         second.train_step(i / 10)

@@ -17,6 +17,7 @@ from elmokit.model.kernels import recurrent, steps
 from elmokit.model.kernels.layers import Kept
 from elmokit.model.kernels.library import usable
 from elmokit.model.kernels.packing import weights_of
+from elmokit.model.kernels.recurrent import Repeated
 from elmokit.model.lstm import LSTMConfig, LSTMState, ProjectedLSTM
 from elmokit.model.rows import whole_rows
 from elmokit.model.word_encoder import WordEncoder, WordEncoderConfig
@@ -119,7 +120,7 @@ class BiLM(nn.Module):
 
     def run(
         self,
-        xs: Sequence[Tensor],
+        xs: Sequence[Tensor | Repeated],
         mask: Tensor,
         state: BiLMState,
         *,
@@ -128,38 +129,45 @@ class BiLM(nn.Module):
     ) -> tuple[list[list[Tensor]], BiLMState]:
         """Both directions over x [B, T, P], each as it reads it: every layer of each, and the state after.
 
-        `dropout` is applied to what goes into each layer; `begins` as in ProjectedLSTM.
+        `dropout` is applied to what goes into each layer, a Repeated x excepted; `begins` as in ProjectedLSTM.
         """
         outputs: list[list[Tensor]] = [[], []]
         states: list[list[LSTMState]] = [[], []]
         for layer, lstms in enumerate(zip(*self._lstms())):
-            inputs = [dropout(x, direction, layer) for direction, x in enumerate(xs)]
+            inputs = [
+                x if isinstance(x, Repeated) else dropout(x, direction, layer) for direction, x in enumerate(xs)
+            ]
             before = [
                 LSTMState(state.hidden[direction, layer], state.cell[direction, layer]) for direction in (0, 1)
             ]
             results = run_layer(lstms, inputs, mask, before, begins)
             # The skip connection is added to what goes on, not to what the LSTM remembers.
             skips = self.config.lstm.skip and layer > 0
-            xs = [h + x if skips else h for (h, _), x in zip(results, xs)]
+            above = [h + x if skips and isinstance(x, Tensor) else h for (h, _), x in zip(results, xs)]
             for direction, (_, after) in enumerate(results):
-                outputs[direction].append(xs[direction])
+                outputs[direction].append(above[direction])
                 states[direction].append(after)
+            xs = above
         return outputs, stack_states(states)
 
 
 def run_layer(
     lstms: Sequence[ProjectedLSTM],
-    xs: Sequence[Tensor],
+    xs: Sequence[Tensor | Repeated],
     mask: Tensor,
     states: Sequence[LSTMState],
     begins: Tensor | None,
 ) -> list[tuple[Tensor, LSTMState]]:
     """One layer of both directions: both at once by the native library, or one after the other."""
     plain = all(isinstance(lstm, ProjectedLSTM) for lstm in lstms)
+    lengths = mask.sum(dim=1)
+    if plain and recurrent.repeats(xs, lstms, lengths):
+        return recurrent.layer_of_repeated(lstms, xs, lengths, states, begins)
+    whole = [x.whole() if isinstance(x, Repeated) else x for x in xs]
     weights = [parameter for lstm in lstms for parameter in weights_of(lstm)]
-    if plain and usable(*xs, *(part for state in states for part in state), *weights):
-        return recurrent.layer(lstms, xs, mask.sum(dim=1), states, begins)
-    return [lstm(x, mask, state, begins) for lstm, x, state in zip(lstms, xs, states)]
+    if plain and usable(*whole, *(part for state in states for part in state), *weights):
+        return recurrent.layer(lstms, whole, lengths, states, begins)
+    return [lstm(x, mask, state, begins) for lstm, x, state in zip(lstms, whole, states)]
 
 
 def token_mask(ids: Tensor) -> Tensor:

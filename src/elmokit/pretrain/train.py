@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from elmokit.checkpoint import Checkpoint
 from elmokit.model.bilm import BiLM, BiLMState
 from elmokit.model.kernels.bfloat16 import Precision, possible, products_in
+from elmokit.model.kernels.recurrent import Repeated
 from elmokit.model.language_head import SoftmaxRows
 from elmokit.model.sampling import LogUniformSampler
 from elmokit.pretrain.optimizer import Optimizer, OptimizerConfig, row_gradients
@@ -147,10 +148,12 @@ class Trainer:
     def hidden(self, window: Window) -> tuple[list[Tensor], BiLMState]:
         """The top layer of each direction, and the state to carry on."""
         inputs = np.stack([window.forward_inputs, window.backward_inputs])  # [2, R, T]
-        both = self.encode(inputs)  # [2, R, T, P]
-        mask = torch.ones(both.shape[1:3], dtype=torch.bool)
+        # With dropout, equal tokens differ: then each is multiplied by itself.
+        once = self.precision == "bfloat16" and self.config.dropout == 0
+        xs = self.encode_once(inputs) if once else self.encode(inputs).unbind(0)
+        mask = torch.ones(inputs.shape[1:], dtype=torch.bool)
         begins = self._begins(window)
-        layers, after = self.bilm.run((both[0], both[1]), mask, self.state, begins=begins, dropout=self._dropout)
+        layers, after = self.bilm.run(xs, mask, self.state, begins=begins, dropout=self._dropout)
         above = self.bilm.config.lstm.layers
         tops = [self._dropout(outputs[-1], direction, above) for direction, outputs in enumerate(layers)]
         return tops, BiLMState(*(part.detach() for part in after))
@@ -170,6 +173,16 @@ class Trainer:
         distinct, where = np.unique(inputs, return_inverse=True)
         x = self.bilm.encoder.encode(torch.from_numpy(self.spelling[distinct].astype(np.int64)))  # [N, P]
         return x[torch.from_numpy(where.reshape(inputs.shape))]
+
+    def encode_once(self, inputs: NDArray[np.int64]) -> list[Repeated]:
+        """As `encode`, but each direction's distinct tokens stay by themselves."""
+        distinct, where = np.unique(inputs, return_inverse=True)
+        x = self.bilm.encoder.encode(torch.from_numpy(self.spelling[distinct].astype(np.int64)))  # [N, P]
+        xs = []
+        for one in where.reshape(inputs.shape):  # [R, T]
+            own, places = np.unique(one, return_inverse=True)
+            xs.append(Repeated(x[torch.from_numpy(own)], torch.from_numpy(places.reshape(one.shape))))
+        return xs
 
     def _losses(self, hidden: list[Tensor], targets: list[Tensor]) -> tuple[list[Tensor], SoftmaxRows | None]:
         """The sums of negative log likelihoods of both directions."""

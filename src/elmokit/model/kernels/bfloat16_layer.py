@@ -1,6 +1,7 @@
 """One LSTM layer of both directions with its gradients, as recurrent.py's, from products of bfloat16.
 
 Here the weights' gradients are the library's work too: what they are made of stays in bfloat16 from step to step.
+Where each distinct x is multiplied once, outside, the layer is given its share of the gates, and where it stands.
 
 Shapes: B rows, T steps, N tokens (the sum of the lengths), I input width, H cells, P width. I' and P' are those up
 to whole panels, H' is H up to eight, H'' up to a panel's.
@@ -29,13 +30,19 @@ GIVEN = 7  # tensors of a direction: x, hidden, cell, input_weight, hidden_weigh
 class Layer(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, lstms: Sequence[ProjectedLSTM], lengths: Tensor, begins: Tensor | None, *given: Tensor
+        ctx: Any,
+        lstms: Sequence[ProjectedLSTM],
+        lengths: Tensor,
+        begins: Tensor | None,
+        places: Sequence[Tensor | None],
+        *given: Tensor,
     ) -> tuple[Tensor, ...]:
+        """places of each direction [B, T]: then its x is shares of gates [M, 4H], and it has no input_weight."""
         counted = lengths.to(torch.int32).contiguous()
         begun = None if begins is None else begins.to(torch.uint8).contiguous()
         runs = [
-            _Run(lstms[0].config, counted, begun, given[direction * GIVEN : (direction + 1) * GIVEN])
-            for direction in range(DIRECTIONS)
+            _Run(lstms[0].config, counted, begun, where, given[direction * GIVEN : (direction + 1) * GIVEN])
+            for direction, where in enumerate(places)
         ]
         _call("elmo_forward16", runs)
         ctx.runs = runs
@@ -53,25 +60,34 @@ class Layer(torch.autograd.Function):
         for run in ctx.runs:
             SHELF.give_back(run.shelved)
         ctx.runs = None
-        return (None, None, None, *results)
+        return (None, None, None, None, *results)
 
 
 class _Run:
     """One direction, there and back: the tensors that its structs point to."""
 
-    def __init__(self, config: LSTMConfig, counted: Tensor, begun: Tensor | None, given: Sequence[Tensor]) -> None:
+    def __init__(
+        self,
+        config: LSTMConfig,
+        counted: Tensor,
+        begun: Tensor | None,
+        places: Tensor | None,
+        given: Sequence[Tensor],
+    ) -> None:
         x, hidden, cell, *weights = (tensor.detach().contiguous() for tensor in given)
-        self.config, self.given = config, (x, counted, begun, *weights)
+        places = None if places is None else places.contiguous()
+        self.config, self.held = config, (counted, begun, places)
         self.x, self.weights = x, weights
         self.cells = up_to(config.cells, UNITS)  # H'
         self.inputs, self.width, self.wide = (  # I', P', H''
-            up_to(count, PANEL) for count in (x.shape[2], config.width, config.cells)
+            up_to(count, PANEL) for count in (weights[0].shape[1], config.width, config.cells)
         )
+        rows, steps = x.shape[:2] if places is None else places.shape
         self.tokens = int(counted.sum())
-        self.whole = self.tokens == x.shape[0] * x.shape[1]
+        self.whole = self.tokens == rows * steps
         self.shelved: list[Tensor] = []
         self.start = F.pad(cell, (0, self.cells - config.cells)).contiguous()
-        self.out = (x.new_empty if self.whole else x.new_zeros)(*x.shape[:2], config.width)
+        self.out = (x.new_empty if self.whole else x.new_zeros)(rows, steps, config.width)
         self.hidden, self.cell = hidden.clone(), self.start.clone()
         gates, cells, projected = (
             self._shelf(self.tokens, count, dtype=torch.float32).data_ptr()
@@ -82,12 +98,12 @@ class _Run:
         self.layer = self._layer(joined)
         self.run = Pass16(
             run=Pass(
-                rows=x.shape[0],
-                steps=x.shape[1],
+                rows=rows,
+                steps=steps,
                 lengths=counted.data_ptr(),
-                x=x.data_ptr(),
-                x_row=x.stride(0),
-                x_token=x.stride(1),
+                x=None if places is not None else x.data_ptr(),
+                x_row=steps * weights[0].shape[1],
+                x_token=weights[0].shape[1],
                 out=self.out.data_ptr(),
                 out_row=self.out.stride(0),
                 out_token=self.out.stride(1),
@@ -103,6 +119,8 @@ class _Run:
             inputs=inputs,
             activated=activated,
         )
+        if places is not None:
+            self.run.places, self.run.distinct, self.run.shares = places.data_ptr(), len(x), x.data_ptr()
 
     def _layer(self, joined: int) -> Layer16:
         config = self.config
@@ -121,7 +139,7 @@ class _Run:
             projection=projection,
             projection_back=projection_back,
             gates_back=gates_back,
-            inputs=self.x.shape[2],
+            inputs=self.weights[0].shape[1],
             cells=config.cells,
             width=config.width,
             forget_bias=config.forget_bias,
@@ -158,9 +176,12 @@ class _Run:
             pairs * (self.inputs + self.width),
             pairs * self.wide,
         )
-        self.by_x = torch.empty_like(self.x) if self.whole else torch.zeros_like(self.x)
+        by_places = run.places is not None
+        self.by_x = torch.empty_like(self.x) if self.whole or by_places else torch.zeros_like(self.x)
         self.by_weights = [torch.empty_like(weight) for weight in self.weights]
-        run.x_gradient = self.by_x.data_ptr()
+        run.x_gradient, run.shares_gradient = (
+            (None, self.by_x.data_ptr()) if by_places else (self.by_x.data_ptr(), None)
+        )
         (
             run.input_weight_gradient,
             run.hidden_weight_gradient,

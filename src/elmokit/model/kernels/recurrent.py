@@ -9,7 +9,7 @@ Shapes: B rows, T steps, N tokens (the sum of the lengths), I input width, H cel
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor
@@ -93,6 +93,16 @@ def stack(
     return StackOutput(out, hidden, cell)
 
 
+class Repeated(NamedTuple):
+    """x [B, T, I] of which each distinct vector is held once."""
+
+    values: Tensor  # [M, I]
+    places: Tensor  # [B, T]
+
+    def whole(self) -> Tensor:
+        return self.values[self.places]
+
+
 def layer(
     lstms: Sequence[ProjectedLSTM],
     xs: Sequence[Tensor],
@@ -119,11 +129,51 @@ def layer(
         states = [LSTMState(state.hidden[order], state.cell[order]) for state in states]
         begins = None if begins is None else begins[order]
     inputs = [(x, *state, *_weights(lstm)) for lstm, x, state in zip(lstms, xs, states)]
-    function = bfloat16_layer.Layer if bfloat16.multiplies(*inputs[0], *inputs[1]) else _Layer
-    results = function.apply(lstms, lengths, begins, *inputs[0], *inputs[1])  # type: ignore[no-untyped-call]
+    if bfloat16.multiplies(*inputs[0], *inputs[1]):
+        places = [None] * DIRECTIONS
+        results = bfloat16_layer.Layer.apply(lstms, lengths, begins, places, *inputs[0], *inputs[1])  # type: ignore[no-untyped-call]
+    else:
+        results = _Layer.apply(lstms, lengths, begins, *inputs[0], *inputs[1])  # type: ignore[no-untyped-call]
     if order is not None:
         back = torch.argsort(order)
         results = tuple(result[back] for result in results)
+    return [(results[i], LSTMState(results[i + 1], results[i + 2])) for i in (0, 3)]
+
+
+def repeats(
+    xs: Sequence[Tensor | Repeated], lstms: Sequence[ProjectedLSTM], lengths: Tensor
+) -> TypeGuard[Sequence[Repeated]]:
+    """Is `layer_of_repeated` the way for these? Where each x is given once, and products are of bfloat16."""
+    weights = (weight for lstm in lstms for weight in _weights(lstm))
+    return (
+        all(isinstance(x, Repeated) for x in xs)
+        and bfloat16.multiplies(*(x[0] for x in xs), *weights)
+        and longest_first(lengths) is None
+    )
+
+
+def layer_of_repeated(
+    lstms: Sequence[ProjectedLSTM],
+    xs: Sequence[Repeated],
+    lengths: Tensor,
+    states: Sequence[LSTMState],
+    begins: Tensor | None = None,
+) -> list[tuple[Tensor, LSTMState]]:
+    """As `layer` of the whole xs, the longest rows first: each distinct x is multiplied once."""
+    rows, steps = xs[0].places.shape
+    _expect(("lengths", lengths, (rows,)))
+    inputs: list[Tensor] = []
+    for lstm, x, state in zip(lstms, xs, states):
+        config = lstm.config
+        _expect(("x", x.values, (len(x.values), lstm.input_weight.shape[1])), ("places", x.places, (rows, steps)))
+        _expect(("hidden", state.hidden, (rows, config.width)), ("cell", state.cell, (rows, config.cells)))
+        shares = bfloat16.linear(x.values, lstm.input_weight, None)  # [M, 4H]
+        _, *weights = _weights(lstm)
+        inputs += [shares, *state, lstm.input_weight.detach()[:, :0], *weights]
+    if begins is not None:
+        _expect(("begins", begins, (rows, steps)))
+    places = [x.places for x in xs]
+    results = bfloat16_layer.Layer.apply(lstms, lengths, begins, places, *inputs)  # type: ignore[no-untyped-call]
     return [(results[i], LSTMState(results[i + 1], results[i + 2])) for i in (0, 3)]
 
 

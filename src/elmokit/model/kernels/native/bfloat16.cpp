@@ -17,9 +17,9 @@
 namespace elmo {
 const Bfloat16Kernels* bfloat16_kernels() {
   using namespace VARIANT;
-  static const Bfloat16Kernels kernels = {pack,     multiply,       pack_layer,   forward,
-                                          backward, pack_gradients, weight_gradients,
-                                          pack_softmax, softmax_rows,   softmax_weights};
+  static const Bfloat16Kernels kernels = {pack,           multiply,         pack_layer,      forward,
+                                          backward,       pack_gradients,   weight_gradients, share_gradients,
+                                          pack_softmax,   softmax_rows,     softmax_weights};
   return &kernels;
 }
 }  // namespace elmo

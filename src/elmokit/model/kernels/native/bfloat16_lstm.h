@@ -102,6 +102,23 @@ static inline void eight_units(float* gates, const float* before, float* cell, u
   store(gates + 24, o);
 }
 
+// Up to eight of them, zeros after.
+static inline Eight load_some(const float* p, int64_t count) {
+  return (Eight)_mm256_maskz_loadu_ps(count >= UNITS ? 0xff : __mmask8((1u << count) - 1), p);
+}
+
+static inline void store_some(float* p, int64_t count, Eight v) {
+  _mm256_mask_storeu_ps(p, count >= UNITS ? 0xff : __mmask8((1u << count) - 1), (__m256)v);
+}
+
+// A row's share of the gates of eight units, known already, and the bias.
+static inline void begin_gates(const Layer16& layer, const float* shares, int64_t unit, float* gates) {
+  for (int gate = 0; gate < 4; gate++) {
+    const Eight share = load_some(shares + gate * layer.cells + unit, layer.cells - unit);
+    store(gates + gate * UNITS, share + load(layer.start + 4 * unit + gate * UNITS));
+  }
+}
+
 static inline bool begins_at(const Pass& pass, int64_t row, int64_t t) {
   return pass.begins && pass.begins[row * pass.steps + t];
 }
@@ -115,7 +132,7 @@ static void forward(const Layer16& layer, const Pass16& run, int64_t first, int6
   const Floats h(most * size.width), zeros(H);
   memset(zeros, 0, sizeof(float) * H);
   const Array<const Pair*> inputs(most), acts(most);
-  const Array<const float*> before(most);
+  const Array<const float*> before(most), shares(most);
   const Rows gates(most), projected(most);
   auto input = [&](int64_t t, int64_t r) { return run.inputs + (times.offsets[t] + r) * size.joined; };
   auto remember = [&](int64_t t, int64_t r, const float* hidden) {  // what the step's gates come from, beside x
@@ -133,8 +150,11 @@ static void forward(const Layer16& layer, const Pass16& run, int64_t first, int6
     const int64_t n = times.rows[t], offset = times.offsets[t];
     for (int64_t r = 0; r < n; r++) {
       const int64_t row = first + r;
-      to_bfloat16(pass.x + row * pass.x_row + token_at(pass, row, t) * pass.x_token, layer.inputs, input(t, r),
-                  size.inputs);
+      if (run.places)
+        shares[r] = run.shares + run.places[row * pass.steps + token_at(pass, row, t)] * 4 * layer.cells;
+      else
+        to_bfloat16(pass.x + row * pass.x_row + token_at(pass, row, t) * pass.x_token, layer.inputs, input(t, r),
+                    size.inputs);
       inputs[r] = (const Pair*)input(t, r);
       gates[r] = pass.gates + (offset + r) * size.gates;
       acts[r] = (const Pair*)(run.activated + (offset + r) * H);
@@ -145,7 +165,10 @@ static void forward(const Layer16& layer, const Pass16& run, int64_t first, int6
     for (int64_t unit = 0; unit < H; unit += UNITS) {
       const int64_t column = 4 * unit;
       for (int64_t r = 0; r < n; r++) ask_for<1>(gates[r] + column, PANEL);
-      panel<1>(n, inputs, layer.gates + column * size.joined / 2, size.joined / 2, gates, column, layer.start + column);
+      if (run.places)
+        for (int64_t r = 0; r < n; r++) begin_gates(layer, shares[r], unit, gates[r] + column);
+      panel<1>(n, inputs, layer.gates + column * size.joined / 2, size.joined / 2, gates, column,
+               run.places ? nullptr : layer.start + column);
       for (int64_t r = 0; r < n; r++)
         eight_units(gates[r] + column, before[r] + unit, pass.cells + (offset + r) * H + unit,
                     (uint16_t*)acts[r] + unit, layer.cell_clip);
@@ -236,7 +259,7 @@ static void backward(const Layer16& layer, const Pass16& run, int64_t first, int
       panel<1>(n, dgates, layer.gates_back + column * size.gates / 2, size.gates / 2, backs, column, ZEROS);
     for (int64_t r = 0; r < n; r++) {
       const int64_t row = first + r;
-      memcpy(run.x_gradient + (row * pass.steps + token_at(pass, row, t)) * I, backs[r], sizeof(float) * I);
+      if (I) memcpy(run.x_gradient + (row * pass.steps + token_at(pass, row, t)) * I, backs[r], sizeof(float) * I);
       if (begins_at(pass, row, t)) {  // nothing before it had a part in it
         memset(backs[r] + size.inputs, 0, sizeof(float) * P);
         memset(pass.cell + row * H, 0, sizeof(float) * H);
@@ -304,6 +327,30 @@ static void projection_gradients(const Layer16& layer, const Pass16& run, int64_
   for (int64_t column = 0; column < layer.cells; column += PANEL)
     part_of_panel<PANEL>(count, a, run.activated_packed + column * pairs, pairs, c, column, layer.cells - column,
                          ZEROS);
+}
+
+// One of the blocks of gates, interleaved: the gradients of the distinct shares, sums of those of all tokens' gates.
+static void share_gradients(const Layer16& layer, const Pass16& run, int64_t block) {
+  const Pass& pass = run.pass;
+  const Sizes size(layer);
+  const Times times(pass, 0, pass.rows);
+  const int64_t first = block * BLOCK16 / 4, last = smaller(first + BLOCK16 / 4, size.cells);  // units
+  const int64_t units = smaller(last, layer.cells) - first;
+  for (int64_t m = 0; m < run.distinct; m++)
+    for (int gate = 0; gate < 4; gate++)
+      memset(run.shares_gradient + (4 * m + gate) * layer.cells + first, 0, sizeof(float) * units);
+  for (int64_t t = 0; t < times.steps; t++)
+    for (int64_t r = 0; r < times.rows[t]; r++) {
+      const uint16_t* from = run.gates_gradient + (times.offsets[t] + r) * size.gates;
+      float* to = run.shares_gradient + run.places[r * pass.steps + token_at(pass, r, t)] * 4 * layer.cells;
+      for (int64_t unit = first; unit < last; unit += UNITS)
+        for (int gate = 0; gate < 4; gate++) {
+          const __m128i some = _mm_loadu_si128((const __m128i*)(from + 4 * unit + gate * UNITS));
+          const Eight values = (Eight)_mm256_slli_epi32(_mm256_cvtepu16_epi32(some), 16);
+          float* sum = to + gate * layer.cells + unit;
+          store_some(sum, layer.cells - unit, load_some(sum, layer.cells - unit) + values);
+        }
+    }
 }
 
 // One of the blocks of rows: first those of the gates, then those of the projection.

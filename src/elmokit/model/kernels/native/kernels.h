@@ -138,6 +138,11 @@ struct Pass16 {
   Pair* inputs_packed;           // [(I' + P') / 32, (N + 1) / 2, 32]
   Pair* activated_packed;        // [H'' / 32, (N + 1) / 2, 32]
   float* x_gradient;             // [rows, steps, I], zero where padded
+  // Where x is given by places, I is 0, and in place of x there is its share of the gates, of each distinct one once:
+  const int64_t* places;     // [rows, steps], of each x among the M distinct ones; or null
+  int64_t distinct;          // M
+  const float* shares;       // [M, 4H]
+  float* shares_gradient;    // [M, 4H]
   float *input_weight_gradient, *hidden_weight_gradient, *bias_gradient, *projection_weight_gradient;  // as the weights
 };
 
@@ -167,6 +172,7 @@ struct Bfloat16Kernels {
   void (*backward)(const Layer16& layer, const Pass16& pass, int64_t first, int64_t last);
   void (*pack_gradients)(const Layer16& layer, const Pass16& pass, int64_t panel);
   void (*weight_gradients)(const Layer16& layer, const Pass16& pass, int64_t block);
+  void (*share_gradients)(const Layer16& layer, const Pass16& pass, int64_t block);
   void (*pack_softmax)(const Softmax& softmax, int64_t panel);
   void (*softmax_rows)(const Softmax& softmax, int64_t chunk, int64_t first, int64_t last);
   void (*softmax_weights)(const Softmax& softmax, int64_t first, int64_t last, int64_t from, int64_t to);

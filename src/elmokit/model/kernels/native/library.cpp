@@ -220,8 +220,13 @@ DOOR int elmo_backward16(const Layer16* layers, const Pass16* passes, int64_t di
   const int packing = share_out(directions * panels, threads, [&](int64_t i) {
     now.pack_gradients(layers[i / panels], passes[i / panels], i % panels);
   });
-  return failed | packing | share_out(directions * blocks, threads, [&](int64_t i) {
-           now.weight_gradients(layers[i / blocks], passes[i / blocks], i % blocks);
+  const int weighing = share_out(directions * blocks, threads, [&](int64_t i) {
+    now.weight_gradients(layers[i / blocks], passes[i / blocks], i % blocks);
+  });
+  if (!passes->places) return failed | packing | weighing;
+  const int64_t shares = up_to(4 * up_to(cells, UNITS), BLOCK16) / BLOCK16;
+  return failed | packing | weighing | share_out(directions * shares, threads, [&](int64_t i) {
+           now.share_gradients(layers[i / shares], passes[i / shares], i % shares);
          });
 }
 
