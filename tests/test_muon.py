@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from elmokit.model.kernels import bfloat16
 from elmokit.pretrain import muon as muon_module
 from elmokit.pretrain.muon import COEFFICIENTS, RMS, Muon, blocks_of, orthogonalize
 
@@ -150,3 +151,18 @@ def test_a_large_matrix_is_orthogonalized_in_blocks(monkeypatch):
     muon.step(1.0)
     expected = orthogonalize(matrix.grad.split(4))
     torch.testing.assert_close(square - matrix.detach(), RMS * 8**0.5 * torch.cat(expected))
+
+
+@pytest.mark.skipif(not bfloat16.available(), reason="this processor does not multiply bfloat16")
+@pytest.mark.parametrize("shape", [(96, 32), (32, 64), (40, 40)])
+def test_in_bfloat16_it_is_nearly_the_same(shape):
+    """Singular values over two powers of ten, as those of gradients."""
+    rank = min(shape)
+    matrix, expected = matrix_of(np.geomspace(0.01, 1, rank), *shape)
+    with bfloat16.products_in("bfloat16"):
+        found = orthogonalize([matrix.float()])[0].double()
+    assert not torch.equal(found, orthogonalize([matrix.float()])[0].double())
+    singular = torch.linalg.svdvals(found)
+    assert float(singular.min()) > 0.75
+    assert float(singular.max()) < 1.25
+    assert float((found * expected).sum() / found.norm() / expected.norm()) > 0.98
