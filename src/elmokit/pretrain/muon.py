@@ -112,5 +112,5 @@ def _gram(x: Tensor) -> Tensor:
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """In bfloat16 where training multiplies so. What is iterated is not: rounded, it made singular values of 50."""
+    """In bfloat16 where training multiplies so; not what is iterated: rounded, it made singular values of 50."""
     return bfloat16.product(a, b) if bfloat16.multiplies(a, b) else a @ b
