@@ -17,15 +17,29 @@ from elmokit.model.kernels.library import library
 from elmokit.model.lstm import LSTMState, ProjectedLSTM
 
 pytest.importorskip("matplotlib")
-SCRIPT = Path(__file__).parent.parent / "benchmarks" / "pretrain.py"
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+
+
+def script(name):
+    spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", BENCHMARKS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
 def pretrain():
-    spec = importlib.util.spec_from_file_location("benchmarks_pretrain", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("pretrain")
+
+
+def test_variants_are_compared_where_the_shorter_one_ends():
+    """Tokens, CPU seconds, perplexity: between two points the logarithm is a straight line."""
+    at_equal_time = script("variants").at_equal_time
+    base = [[1, 100, 400.0], [2, 200, 200.0]]
+    assert at_equal_time(base, base) == 0
+    assert at_equal_time(base, [[1, 50, 300.0], [2, 150, 100.0]]) == pytest.approx(1 - 100 / (200 * 2**0.5))
+    assert at_equal_time(base, [[1, 150, 300.0], [2, 250, 75.0]]) == pytest.approx(1 - 150 / 200)
+    assert at_equal_time(base, [[1, 100, 400.0], [2, 200, 300.0]]) == pytest.approx(-0.5)
 
 
 def counted(*products) -> int:
@@ -118,7 +132,7 @@ def test_recipes_share_the_words_of_the_first(pretrain):
 
 @pytest.mark.skipif(library() is None, reason="elmokit was installed without a compiler")
 def test_the_embedding_benchmark_runs_and_its_contenders_agree(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(SCRIPT.parent)
+    monkeypatch.syspath_prepend(BENCHMARKS)
     embed = importlib.import_module("embed")
     monkeypatch.setattr(embed, "largest_rate", lambda: 1e11)  # seconds of products, and nothing here is about them
     monkeypatch.setattr(embed, "SHORT", 0.0)
