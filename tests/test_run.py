@@ -64,6 +64,9 @@ def test_a_run_trains_measures_saves_and_exports(tmp_path):
     assert outcome.finished
     assert reports[-1].result.loss < reports[0].result.loss
     rows = read_metrics(tmp_path / "run")
+    seconds = [row["cpu_seconds"] for row in rows]
+    assert seconds == sorted(seconds)
+    assert 0 < seconds[0] < seconds[-1] == round(run.cpu_seconds, 3)
     measured = [row["perplexity"] for row in rows if "perplexity" in row]
     assert len(measured) == 4
     assert measured[-1] < measured[0]
@@ -139,7 +142,7 @@ def test_on_the_level_a_budget_may_change_as_if_it_had_always_been_that(tmp_path
 
 
 def test_a_run_of_the_old_spelling_resumes(tmp_path):
-    """0.1.0 wrote "optimiser" into run.json and into the names of tensors."""
+    """0.1.0 wrote "optimiser" into run.json and into the names of tensors, and counted no CPU seconds."""
     run = make_run(tmp_path / "run")
     run.train(stop=stop_after(3))
     run.close()
@@ -150,9 +153,13 @@ def test_a_run_of_the_old_spelling_resumes(tmp_path):
     (folder,) = (tmp_path / "run" / "checkpoints").iterdir()
     old = {name.replace("optimizer.", "optimiser."): tensor for name, tensor in tensors(tmp_path / "run").items()}
     save_file(old, folder / "training.safetensors")
+    progress = json.loads((folder / "progress.json").read_bytes())
+    assert progress.pop("cpu_seconds") > 0
+    (folder / "progress.json").write_text(json.dumps(progress))
     again = Run.open(tmp_path / "run")
     assert again.config == run.config
     assert all(torch.equal(before[name], tensor) for name, tensor in again.trainer.optimizer.state_dict().items())
+    assert (again.trainer.step, again.cpu_seconds) == (run.trainer.step, 0.0)
     again.close()
 
 
