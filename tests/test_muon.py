@@ -61,10 +61,10 @@ def test_singular_values_come_near_one_and_vectors_stay(rows, columns, values, s
     assert float(kept.min()) > 0.79
     assert float(kept.max()) < 1.21
     assert float(singular[len(values) :].max() if len(singular) > len(values) else 0.0) < 1e-2
-    # Where rank is missing, rounding grows by the square of what is made of nothing: 300 ** 2 times 6e-8, and more.
+    # Where rank is missing, rounding errors grow by the square of what is made of nothing: 300 ** 2.
     near = left[:, : len(values)] @ right[: len(values)]
     exact = len(values) == min(rows, columns)
-    assert float((near - expected).norm() / expected.norm()) < (5e-3 if exact else 0.1)
+    assert float((near - expected).norm() / expected.norm()) < (5e-3 if exact else 0.25)
 
 
 def test_matrices_are_orthogonalized_each_on_its_own_and_nothing_stays_nothing():

@@ -75,7 +75,7 @@ def orthogonalize(matrices: Sequence[Tensor]) -> list[Tensor]:
     The polynomials are worked out on the Gram matrix of the smaller side, G = X X' (or X' X), and X is multiplied
     once at the end: with X' = P(G) X, the next G is P(G) G P(G). For the gates of an LSTM that is a third of the
     products. All G of one size are one batch. Rounding errors grow by the square of what small singular values do:
-    a few per cent in float32 where a matrix lacks rank, and far too much in bfloat16.
+    up to a tenth in float32 where a matrix lacks rank, far too much in bfloat16.
     """
     sizes: dict[int, list[int]] = defaultdict(list)
     for i, matrix in enumerate(matrices):
