@@ -80,9 +80,10 @@ def show(name: str, settings: list[str], rows: list[dict[str, Any]], base: list[
     ends = ", ".join(f"{row['curve'][-1][2]:.1f}" for row in rows)
     each = f" ({ends})" if len(rows) > 1 else ""
     lower = mean(at_equal_time(one["curve"], other["curve"]) for one, other in zip(base, rows))
+    compared = "-" if rows is base else f"{-100 * lower:+.1f} %"
     print(
         f"| {name} | {' '.join(settings) or '-'} | {model:.1f} + {head:.1f} | {tokens / 1e6:.2f} | {seconds:.0f} "
-        f"| {tokens / seconds:,.0f} | {values}{each} | {100 * -lower:+.1f} % |",
+        f"| {tokens / seconds:,.0f} | {values}{each} | {compared} |",
         flush=True,
     )
 
@@ -99,6 +100,8 @@ def draw(variants: dict[str, list[dict[str, Any]]], path: Path) -> None:
                 label_once = None if seed else name
                 axes.plot(x, y, color=colour, marker=marker, markersize=3, lw=1, alpha=0.8, label=label_once)
         axes.set(xlabel=label, yscale="log")
+        axes.yaxis.set_major_formatter("{x:.0f}")
+        axes.yaxis.set_minor_formatter("{x:.0f}")
         axes.grid(alpha=0.3, which="both")
     panels[0].set_ylabel("held-out perplexity (full softmax)")
     panels[0].legend(frameon=False)
