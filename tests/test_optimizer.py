@@ -210,6 +210,14 @@ def test_a_resumed_run_goes_on_to_the_same_bits(kind, sampled, pause):
         assert torch.equal(one, another)
 
 
+def test_the_order_of_the_state_is_that_of_runs_which_were_begun_before():
+    """Dense parameters, then the head's as it names them: a saved state knows them by their places alone."""
+    head, dense = LanguageHead(V, P, softmax_width=2), fresh()[1]
+    expected = [*dense, *(parameter for _, parameter in head.named_parameters())]
+    found = Optimizer(dense, head, OptimizerConfig(), sampled=False).dense
+    assert [id(parameter) for parameter in found] == [id(parameter) for parameter in expected]
+
+
 def test_a_state_of_something_else_is_refused_and_changes_nothing():
     head, dense = fresh()
     optimizer = Optimizer(dense, head, OptimizerConfig(), sampled=True, matrices=dense[:1])

@@ -193,13 +193,14 @@ class Optimizer:
         self.config = config
         projection = [] if head.projection_weight is None else [head.projection_weight]
         softmax = [] if sampled else [head.weight, head.bias]
-        self.dense = [*dense, *projection, *softmax]
-        chosen = {id(p) for p in (*matrices, *projection)} if config.kind == "muon" else set()
+        self.dense = [*dense, *softmax, *projection]  # the state goes by this order
+        for_muon = {id(p) for p in (*matrices, *projection)} if config.kind == "muon" else set()
+        self.muon = Muon(
+            [p for p in self.dense if id(p) in for_muon], config.momentum, config.weight_decay, config.every
+        )
+        others = for_muon | {id(p) for p in softmax}
+        self._torch = _dense_optimizer([p for p in self.dense if id(p) not in others], softmax, config)
         self.rows = RowOptimizer(head.weight, head.bias, config) if sampled else None
-        chosen_matrices = [p for p in self.dense if id(p) in chosen]
-        self.muon = Muon(chosen_matrices, config.momentum, config.weight_decay, config.every)
-        others = [p for p in self.dense if id(p) not in chosen]
-        self._torch = _dense_optimizer(others[: len(others) - len(softmax)], softmax, config)
 
     def step(self, rows: SoftmaxRows | None, progress: float) -> Update:
         """Update by the gradients that are there, and forget them.
