@@ -18,7 +18,7 @@ demo: .venv/installed  ## one word in several contexts, layer by layer; vectors 
 	$(BIN)/python examples/contexts.py
 
 test: .venv/installed  ## all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 DATA ?= ../shared/data
 MODEL ?= en-small

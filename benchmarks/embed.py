@@ -129,7 +129,7 @@ def made_up(lengths: Sequence[int] | NDArray[np.int64], seed: int = 0) -> Senten
 
 
 def read_text(path: Path, elmo: Elmo, count: int) -> Sentences:
-    """The first lines, as the model's tokeniser reads them; the same word is the same object, to save memory."""
+    """The first lines, as the model's tokenizer reads them; the same word is the same object, to save memory."""
     with LineReader(path, "skip") as lines:
         sentences = ([sys.intern(token) for token in elmo.tokens(line.text)] for line in lines)
         return list(islice(filter(None, sentences), count))

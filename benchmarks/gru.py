@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmokit.tasks.encoder import turns
-from elmokit.tasks.gru import BiGRU
+from elmokit.tasks.nn.bilstm import turns
+from elmokit.tasks.nn.gru import BiGRU
 
 PARTS = ("forward", "backward", "whole")
 

@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmokit import Elmo
-from elmokit.analysis.index import ContextIndex, Rows, read_contexts, unit
-from elmokit.analysis.index_files import Context, IndexFacts, write_index
-from elmokit.text.tokens import TokeniserConfig
+from elmokit.analysis.contexts.index import ContextIndex, Rows, read_contexts, unit
+from elmokit.analysis.contexts.index_files import Context, IndexFacts, write_index
+from elmokit.text.tokens import TokenizerConfig
 
 TOP = 10
 HELD_OUT = 50  # one sentence of so many is for queries
@@ -155,16 +155,16 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.synthetic:
         contexts, layer, width, name = synthetic(options.width), 0, options.width, "synthetic"
-        model, tokeniser = "", TokeniserConfig("whitespace")
+        model, tokenizer = "", TokenizerConfig("whitespace")
     else:
         if not (options.model and options.text):
             parser.error("expected --model and --text, or --synthetic")
         elmo = Elmo.from_pretrained(options.model)
         layer = elmo.layers - 1 if options.layer is None else options.layer
         contexts = read_contexts(elmo, options.text, [layer], split=options.split, on_bad_line="skip")
-        width, name, model, tokeniser = elmo.width, options.text, elmo.checkpoint.digest, elmo.tokeniser.config
+        width, name, model, tokenizer = elmo.width, options.text, elmo.checkpoint.digest, elmo.tokenizer.config
     sources = (name,) if isinstance(name, str) else tuple(name)
-    facts = IndexFacts(model=model, tokeniser=tokeniser, layers=(layer,), width=width, sources=sources)
+    facts = IndexFacts(model=model, tokenizer=tokenizer, layers=(layer,), width=width, sources=sources)
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary) / "index"
         result = measure(Source(contexts, options.vectors), facts, folder, options.queries)

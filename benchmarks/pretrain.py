@@ -46,15 +46,15 @@ from elmokit.model.kernels.bfloat16 import Precision, available
 from elmokit.model.kernels.library import variant
 from elmokit.model.language_head import LanguageHead
 from elmokit.model.lstm import LSTMState, ProjectedLSTM
+from elmokit.pretrain.corpus import PreparedCorpus, prepare
 from elmokit.pretrain.metrics import read_metrics
 from elmokit.pretrain.perplexity import Perplexity
-from elmokit.pretrain.prepared import PreparedCorpus, prepare
 from elmokit.pretrain.recipe import Recipe, load_recipe
 from elmokit.pretrain.run import CORPUS, RUN, Budget, Report, Run, RunConfig
-from elmokit.pretrain.train import Trainer
+from elmokit.pretrain.step import Trainer
 from elmokit.pretrain.windows import WindowStream
 from elmokit.text.corpus import expand_sources
-from elmokit.text.tokens import TokeniserConfig
+from elmokit.text.tokens import TokenizerConfig
 from elmokit.text.vocabulary import SPECIALS, Vocabulary
 
 OURS = "elmokit"
@@ -155,7 +155,7 @@ def made_up_corpus(folder: Path, words: Sequence[str], tokens: int) -> PreparedC
     ends = np.cumsum(1 + rng.poisson(19, 1 + tokens // 10))
     text = "".join(" ".join(words[i] for i in line) + "\n" for line in np.split(drawn, ends[ends < tokens]))
     (folder / "text.txt").write_text(text, encoding="utf-8")
-    return prepare([folder / "text.txt"], folder / CORPUS, TokeniserConfig("whitespace"), split=False)[0]
+    return prepare([folder / "text.txt"], folder / CORPUS, TokenizerConfig("whitespace"), split=False)[0]
 
 
 def step_flops(
@@ -212,7 +212,7 @@ def speed(arguments: argparse.Namespace) -> None:
             torch.manual_seed(0)
             head = LanguageHead(train.vocabulary, recipe.model.lstm.width, train.softmax_width)
             bilm = change(BiLM(recipe.model))
-            model = Checkpoint(bilm, recipe.mapper, recipe.tokeniser, Vocabulary(words), head)
+            model = Checkpoint(bilm, recipe.mapper, recipe.tokenizer, Vocabulary(words), head)
             settings = dataclasses.replace(train, precision=precision)
             return stack.enter_context(closing(kind(model, corpus, settings, recipe.optimizer)))
 
@@ -299,21 +299,21 @@ def shared_recipes(names: Sequence[str], settings: Sequence[str]) -> dict[str, R
     """The recipes, with the first one's words: perplexities over other vocabularies could not be compared."""
     first = load_recipe(names[0], settings)
     same = [f"train.{key}={getattr(first.train, key)}" for key in ("vocabulary", "min_count")]
-    tell(f"all recipes, as {names[0]} and --set have it: {', '.join(same)}, tokeniser {first.tokeniser.name}")
+    tell(f"all recipes, as {names[0]} and --set have it: {', '.join(same)}, tokenizer {first.tokenizer.name}")
     recipes = {Path(name).stem: load_recipe(name, [*same, *settings]) for name in names}
     if len(recipes) < len(names):
         raise ValueError(f"expected recipes of different names, found {' '.join(names)}")
-    return {name: dataclasses.replace(recipe, tokeniser=first.tokeniser) for name, recipe in recipes.items()}
+    return {name: dataclasses.replace(recipe, tokenizer=first.tokenizer) for name, recipe in recipes.items()}
 
 
-def shared_corpus(folder: Path, texts: list[str], tokeniser: TokeniserConfig, held_out: float) -> PreparedCorpus:
+def shared_corpus(folder: Path, texts: list[str], tokenizer: TokenizerConfig, held_out: float) -> PreparedCorpus:
     if not folder.exists():
         tell("reading the text")
         folder.parent.mkdir(parents=True, exist_ok=True)
-        prepare(texts, folder, tokeniser, held_out=held_out)
+        prepare(texts, folder, tokenizer, held_out=held_out)
     corpus = PreparedCorpus.open(folder / "train")
-    found = corpus.meta["sources"], corpus.tokeniser, corpus.meta["held_out"]
-    if found != ([str(path) for path in expand_sources(texts)], tokeniser, held_out):
+    found = corpus.meta["sources"], corpus.tokenizer, corpus.meta["held_out"]
+    if found != ([str(path) for path in expand_sources(texts)], tokenizer, held_out):
         raise ValueError(f"{folder} was made from {', '.join(found[0])}, or otherwise: choose another --out")
     if not (folder / "held-out").is_dir():
         raise ValueError("no line was held out, so there is nothing to measure on: give more text, or --held-out")
@@ -355,8 +355,8 @@ def train(folder: Path, config: RunConfig, stop: Callable[[], bool]) -> list[Poi
 
 def learn(arguments: argparse.Namespace) -> None:
     out, recipes = arguments.out, shared_recipes(arguments.recipes, arguments.set)
-    tokeniser = next(iter(recipes.values())).tokeniser
-    corpus = shared_corpus(out / CORPUS, arguments.texts, tokeniser, arguments.held_out)
+    tokenizer = next(iter(recipes.values())).tokenizer
+    corpus = shared_corpus(out / CORPUS, arguments.texts, tokenizer, arguments.held_out)
     stopped: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *caught: stopped.append(caught[0]))

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from elmokit import Elmo
-from elmokit.embed.contexts import MarkedSentence, cosines, nearest, read_marked, word_vectors
+from elmokit.analysis.contexts.marked import MarkedSentence, cosines, nearest, read_marked, word_vectors
 from elmokit.embed.job import EmbedJob
 
 HERE = Path(__file__).parent

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from conftest import make_elmo
 from elmokit import Elmo
 from elmokit.checkpoint import Checkpoint
-from elmokit.pretrain.adapt import extend_vocabulary, word_counts
+from elmokit.pretrain.adaptation import extend_vocabulary, word_counts
 from elmokit.pretrain.metrics import read_metrics
-from test_run import OPTIONS
-from test_train import made_up_text, make_corpus, make_trainer
+from helpers.models import make_elmo
+from helpers.training import OPTIONS, made_up_text, make_corpus, make_trainer
 
 
 def test_new_words_begin_as_the_unknown_word_and_old_ones_stay(tmp_path):

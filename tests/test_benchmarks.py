@@ -12,9 +12,9 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from conftest import small_config
 from elmokit.model.kernels.library import library
 from elmokit.model.lstm import LSTMState, ProjectedLSTM
+from helpers.models import small_config
 
 pytest.importorskip("matplotlib")
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"

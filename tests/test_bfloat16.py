@@ -23,8 +23,7 @@ from elmokit.model.kernels.library import VARIABLE
 from elmokit.model.kernels.recurrent import Repeated, layer, repeats
 from elmokit.model.lstm import LSTMConfig, LSTMState, ProjectedLSTM
 from elmokit.pretrain.run import Run
-from test_run import SPREAD, make_run
-from test_train import FAST, made_up_text, make_corpus, make_trainer
+from helpers.training import FAST, SPREAD, made_up_text, make_corpus, make_run, make_trainer
 
 needs_it = pytest.mark.skipif(not available(), reason="this processor has no AVX512_BF16, or there are no kernels")
 EPS = 2.0**-9  # the largest error of rounding to bfloat16, relative

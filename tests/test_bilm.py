@@ -8,14 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import SENTENCES, make_elmo, random_bilm, small_config
 from elmokit.checkpoint import Checkpoint
 from elmokit.formats.bilm_hdf5 import write_bilm
 from elmokit.model.bilm import BiLM, BiLMConfig, add_boundaries, reverse
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.text.batches import pad
 from elmokit.text.characters import ByteMapper
-from elmokit.text.tokens import TokeniserConfig
+from elmokit.text.tokens import TokenizerConfig
+from helpers.models import SENTENCES, make_elmo, random_bilm, small_config
 from reference import ReferenceBiLM
 
 MAPPER = ByteMapper()
@@ -44,7 +44,7 @@ def test_all_layers_agree_with_the_numpy_reference(tmp_path, change, activation)
     config = small_config(**change)
     config = dataclasses.replace(config, encoder=dataclasses.replace(config.encoder, activation=activation))
     bilm = random_bilm(config)
-    write_bilm(Checkpoint(bilm, MAPPER, TokeniserConfig()), tmp_path / "o.json", tmp_path / "w.hdf5")
+    write_bilm(Checkpoint(bilm, MAPPER, TokenizerConfig()), tmp_path / "o.json", tmp_path / "w.hdf5")
     reference = ReferenceBiLM(tmp_path / "o.json", tmp_path / "w.hdf5")
     sentences = [s.split() for s in SENTENCES]
     layers = run(sentences, bilm).layers
@@ -58,7 +58,7 @@ def test_filters_that_make_the_width_need_no_projection(tmp_path):
     config = small_config()
     encoder = dataclasses.replace(config.encoder, filters=((1, 3), (2, 5)), projection=False)
     bilm = random_bilm(dataclasses.replace(config, encoder=encoder))
-    write_bilm(Checkpoint(bilm, MAPPER, TokeniserConfig()), tmp_path / "o.json", tmp_path / "w.hdf5")
+    write_bilm(Checkpoint(bilm, MAPPER, TokenizerConfig()), tmp_path / "o.json", tmp_path / "w.hdf5")
     expected, _ = ReferenceBiLM(tmp_path / "o.json", tmp_path / "w.hdf5").layers(["bank"])
     np.testing.assert_allclose(run([["bank"]], bilm).layers[:, 0, 1:2].numpy(), expected, atol=1e-5)
 

@@ -9,13 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import SENTENCES, make_elmo, random_bilm, small_config
 from elmokit import Elmo
 from elmokit.checkpoint import Checkpoint
 from elmokit.formats.bilm_hdf5 import read_bilm, write_bilm
 from elmokit.text.batches import pad
 from elmokit.text.characters import ByteMapper, LexiconMapper
-from elmokit.text.tokens import TokeniserConfig
+from elmokit.text.tokens import TokenizerConfig
+from helpers.models import SENTENCES, make_elmo, random_bilm, small_config
 from reference import ReferenceBiLM
 
 
@@ -77,7 +77,7 @@ def test_hdf5_to_ours_to_hdf5_is_identical(fixture_folder, tmp_path):
 def test_the_round_trip_is_identical_for_any_shape(tmp_path_factory, layers, cells, skip, seed):
     folder = tmp_path_factory.mktemp("trip")
     bilm = random_bilm(small_config(layers=layers, cells=cells, width=4, skip=skip), seed)
-    write_bilm(Checkpoint(bilm, ByteMapper(), TokeniserConfig()), folder / "a.json", folder / "a.hdf5")
+    write_bilm(Checkpoint(bilm, ByteMapper(), TokenizerConfig()), folder / "a.json", folder / "a.hdf5")
     again = read_bilm(folder / "a.json", folder / "a.hdf5")
     assert again.bilm.config == bilm.config
     write_bilm(again, folder / "b.json", folder / "b.hdf5")
@@ -99,7 +99,7 @@ def test_the_file_layout_is_the_published_one(published_pair):
 def test_a_forget_bias_inside_the_weights_is_written_where_tensorflow_adds_one(tmp_path):
     """A model whose bias has it all (as PyTorch's) must mean the same after the trip."""
     bilm = random_bilm(small_config(forget_bias=0.25))
-    elmo = Elmo(Checkpoint(bilm, ByteMapper(published=True), TokeniserConfig("whitespace", "none")))
+    elmo = Elmo(Checkpoint(bilm, ByteMapper(published=True), TokenizerConfig("whitespace", "none")))
     write_bilm(elmo.checkpoint, tmp_path / "o.json", tmp_path / "w.hdf5")
     again = Elmo.from_original(tmp_path / "o.json", tmp_path / "w.hdf5")
     for ours, theirs in zip(elmo.embed(SENTENCES), again.embed(SENTENCES)):

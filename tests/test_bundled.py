@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import SENTENCES, make_elmo
-from elmokit import Elmo, formats
+from elmokit import Elmo, sources
 from elmokit.checkpoint import HEAD, read_config
 from elmokit.cli.models import languages
+from helpers.models import SENTENCES, make_elmo
 
 MEGABYTES = 25  # of a bundled model, its softmax head not counted
 
@@ -34,14 +34,14 @@ def bundled(tmp_path, monkeypatch):
     for name in ("en-small", "ko-small"):
         elmo.save(tmp_path / "models" / name, precision="float16")
     (tmp_path / "work").mkdir()
-    monkeypatch.setattr(formats, "BUNDLED", tmp_path / "models")
+    monkeypatch.setattr(sources, "MODELS", tmp_path / "models")
     monkeypatch.chdir(tmp_path / "work")
     return tmp_path / "models"
 
 
 @pytest.fixture
 def nothing_cached(monkeypatch):
-    monkeypatch.setattr("elmokit.formats.hub.cached_models", list)
+    monkeypatch.setattr("elmokit.sources.hub.cached_models", list)
 
 
 def test_a_name_is_enough(bundled):
@@ -53,9 +53,9 @@ def test_a_name_is_enough(bundled):
 
 
 def test_a_folder_of_that_name_comes_first(bundled):
-    assert formats.locate("en-small") == bundled / "en-small"
+    assert sources.locate("en-small") == bundled / "en-small"
     make_elmo().save("en-small")
-    assert formats.locate("en-small") == Path("en-small")
+    assert sources.locate("en-small") == Path("en-small")
 
 
 @pytest.mark.parametrize("name", ["en-smal", "en_small", "kosmall"])
@@ -76,7 +76,7 @@ def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(bundled, nam
 )
 def test_other_names(bundled, name, message):
     with pytest.raises(ValueError, match=message):
-        formats.open_checkpoint(name or "nothing")
+        sources.open_checkpoint(name or "nothing")
 
 
 def test_a_bundled_model_has_no_revisions(bundled):
@@ -130,18 +130,18 @@ def test_the_languages_of_a_card(card, found):
     assert languages(card) == found
 
 
-BUNDLED_NAMES = formats.bundled_names()
+BUNDLED_NAMES = sources.bundled_names()
 
 
 @pytest.mark.skipif(not BUNDLED_NAMES, reason="this release bundles no model")
 @pytest.mark.parametrize("name", BUNDLED_NAMES or ["none"])
 def test_what_is_really_bundled(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    folder = formats.BUNDLED / name
+    folder = sources.MODELS / name
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != HEAD)
     assert size <= MEGABYTES * 1e6
     assert read_config(folder).precision == "float16"
-    checkpoint = formats.open_checkpoint(name)
+    checkpoint = sources.open_checkpoint(name)
     assert checkpoint.head is not None  # for perplexity, fill and finetune
     card = checkpoint.card or ""
     headings = " ".join(line.lower() for line in card.splitlines() if line.startswith("#"))

@@ -13,11 +13,11 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from conftest import SENTENCES, make_elmo, small_config
 from elmokit import Elmo
 from elmokit.checkpoint import Checkpoint, config_digest
 from elmokit.model.language_head import LanguageHead
 from elmokit.text.vocabulary import Vocabulary
+from helpers.models import SENTENCES, make_elmo, small_config
 
 
 def equal(one, two):
@@ -29,7 +29,7 @@ def test_save_load_embed_is_identical(elmo, model_folder):
     assert equal(again.embed(SENTENCES), elmo.embed(SENTENCES))
     assert again.checkpoint.digest == elmo.checkpoint.digest
     assert again.bilm.config == elmo.bilm.config
-    assert again.checkpoint.tokeniser == elmo.checkpoint.tokeniser
+    assert again.checkpoint.tokenizer == elmo.checkpoint.tokenizer
     again.save(model_folder.parent / "again")
     for name in os.listdir(model_folder):
         assert (model_folder / name).read_bytes() == (model_folder.parent / "again" / name).read_bytes()
@@ -49,14 +49,14 @@ def test_half_precision_halves_the_file_and_rounds_the_weights(elmo, tmp_path, m
 def test_the_softmax_head_and_its_vocabulary_come_along(elmo, tmp_path):
     vocabulary = Vocabulary(["the", "밥"])
     head = LanguageHead(len(vocabulary), 8)
-    Checkpoint(elmo.bilm, elmo.mapper, elmo.checkpoint.tokeniser, vocabulary, head, "my card").save(tmp_path / "m")
+    Checkpoint(elmo.bilm, elmo.mapper, elmo.checkpoint.tokenizer, vocabulary, head, "my card").save(tmp_path / "m")
     again = Checkpoint.load(tmp_path / "m")
     assert again.vocabulary == vocabulary
     assert again.card == "my card"
     assert torch.equal(again.head(torch.ones(8)), head(torch.ones(8)))
     assert again.head(torch.ones(8)).exp().sum().item() == pytest.approx(1)
     with pytest.raises(ValueError, match="predicts 5 words, the vocabulary has none"):
-        Checkpoint(elmo.bilm, elmo.mapper, elmo.checkpoint.tokeniser, None, head)
+        Checkpoint(elmo.bilm, elmo.mapper, elmo.checkpoint.tokenizer, None, head)
 
 
 def test_a_model_card_is_always_there(model_folder):

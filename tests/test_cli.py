@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import make_elmo
 from elmokit import Elmo
 from elmokit.embed.vectors import open_vectors
+from helpers.models import make_elmo
 
 
 @pytest.fixture
@@ -53,11 +53,11 @@ def test_embed_then_info(elmo_command, model_folder, text, suffix):
 def test_embed_with_every_option(elmo_command, model_folder, text):
     Path("warm.txt").write_text("It was cold .\n")
     options = (
-        "--layers 0.1,0.2,0.7 --pooling mean --dtype float16 --tokeniser words --split --on-bad-line skip "
+        "--layers 0.1,0.2,0.7 --pooling mean --dtype float16 --tokenizer words --split --on-bad-line skip "
         "--state warm --warm-text warm.txt --batch-tokens 64 --threads 1 --device cpu"
     )
     assert elmo_command("embed", text, "-o", "out.npz", "-m", model_folder, *options.split())[0] == 0
-    elmo = make_elmo(state="warm", warm_text=["It was cold ."], tokeniser="words")
+    elmo = make_elmo(state="warm", warm_text=["It was cold ."], tokenizer="words")
     expected = elmo.embed(["He sat on the bank ."], layers=[0.1, 0.2, 0.7], pooling="mean", dtype="float16")
     np.testing.assert_allclose(open_vectors("out.npz")[0].vectors, expected[0], atol=1e-3)  # float16
 
@@ -136,7 +136,7 @@ def test_similar(elmo_command, model_folder):
         ("embed text.txt -o out.h5 -m nowhere", "nowhere is no folder and no bundled model"),
         ("embed text.txt -o out.h5 -m {model} --layers 9", "layers 0 to 2, found 9"),
         ("embed text.txt -o out.h5 -m {model} --layers x", "--layers: expected all, mean"),
-        ("embed text.txt -o out.h5 -m {model} --tokeniser word", "did you mean 'words'"),
+        ("embed text.txt -o out.h5 -m {model} --tokenizer word", "did you mean 'words'"),
         ("embed text.txt -o out.h5 -m {model} --state warm", "warm_text go together"),
         ("embed text.txt -o out.h5 -m {model} --pooling sum", "--pooling"),
         ("embed text.txt -o out.h5 -m {model} --sate zero", "--state"),
@@ -173,3 +173,18 @@ def test_a_full_disk_is_said_plainly(elmo_command, model_folder, text, monkeypat
     code, _, err = elmo_command("embed", text, "-o", "out.h5", "-m", model_folder)
     assert code == 1
     assert "No space left on device (vectors.bin): free some space, then run the same command again" in err
+
+
+def test_a_bug_is_one_line_that_says_so_and_a_traceback_where_asked(elmo_command, monkeypatch):
+    def broken(*arguments, **options):
+        raise TypeError("never happens")
+
+    monkeypatch.setattr("elmokit.sources.bundled_names", broken)
+    code, _, error = elmo_command("models")
+    assert code == 1
+    assert "TypeError: never happens" in error
+    assert "please report it" in error
+    assert "Traceback" not in error
+    monkeypatch.setenv("ELMOKIT_DEBUG", "1")
+    with pytest.raises(TypeError, match="never happens"):
+        elmo_command("models")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmokit.tasks.cluster_scores import METRICS, as_sets, best_alignment, cluster_scores
-from elmokit.tasks.clusters import Document, conll_text, coreference_column, joined, read_documents
+from elmokit.tasks.coref.clusters import Document, conll_text, coreference_column, joined, read_documents
+from elmokit.tasks.coref.scores import METRICS, as_sets, best_alignment, cluster_scores
 
 FIXTURE = Path(__file__).parent / "tasks" / "coref.conll"
 DATA = Path(__file__).parent.parent.parent / "shared" / "data" / "coref"

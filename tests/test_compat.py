@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import h5py
 import numpy as np
@@ -12,51 +12,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from elmokit.checkpoint import Checkpoint
 from elmokit.compat import Elmo, ElmoEmbedder, batch_to_ids
-from elmokit.formats.bilm_hdf5 import write_bilm
-from elmokit.model.bilm import BiLM, BiLMConfig
-from elmokit.model.char_encoder import CharEncoderConfig
-from elmokit.model.lstm import LSTMConfig
-from elmokit.text.characters import ByteMapper
-from elmokit.text.tokens import TokeniserConfig
-from reference import ReferenceBiLM
-
-WIDTH = 10
-ORIGINAL = Path(__file__).parents[2] / "shared" / "data" / "original_elmo"
-# Growing, shrinking, ragged, with an empty sentence: what the carried state has to survive.
-CALLS = [
-    [["나는", "밥을", "먹었다"], ["x"]],
-    [["a", "b", "c", "d"], [], ["the", "cat"]],
-    [["shorter"]],
-    [["밥"], ["a", "<S>", "b"], ["x", "y"], ["new", "row"]],
-]
-
-
-class Pair(NamedTuple):
-    options: Path
-    weights: Path
-
-    @property
-    def reference(self) -> ReferenceBiLM:
-        return ReferenceBiLM(*self)
-
-
-def make_checkpoint(seed: int) -> Checkpoint:
-    torch.manual_seed(seed)
-    encoder = CharEncoderConfig(embedding=3, filters=((1, 4), (3, 5)), highway=2)
-    bilm = BiLM(BiLMConfig(encoder, LSTMConfig(layers=2, cells=7, width=WIDTH // 2, cell_clip=1.0)))
-    with torch.no_grad():
-        for name, parameter in bilm.named_parameters():
-            if name.endswith("bias"):
-                parameter.normal_()  # fresh ones are zero, which would hide where they go
-    return Checkpoint(bilm, ByteMapper(published=True), TokeniserConfig("whitespace", "none"))
-
-
-def make_pair(folder: Path, seed: int = 0) -> Pair:
-    pair = Pair(folder / f"options{seed}.json", folder / f"weights{seed}.hdf5")
-    write_bilm(make_checkpoint(seed), *pair)
-    return pair
+from helpers.allennlp import CALLS, WIDTH, Pair, make_checkpoint, make_pair, references
 
 
 @pytest.fixture(scope="module")
@@ -64,17 +21,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return make_pair(tmp_path_factory.mktemp("published"))
 
 
-def references(pair: Pair, carry: bool = True) -> list[list[np.ndarray]]:
-    """Layers [3, T, D] of every row of every call; row k goes on from row k."""
-    reference, states = pair.reference, {}
-    calls = []
-    for batch in CALLS:
-        rows = []
-        for k, tokens in enumerate(batch):
-            layers, states[k] = reference.layers(tokens, states.get(k) if carry else None)
-            rows.append(layers)
-        calls.append(rows)
-    return calls
+ORIGINAL = Path(__file__).parents[2] / "shared" / "data" / "original_elmo"
 
 
 def check_average(elmo: Elmo, calls: list[list[np.ndarray]]) -> None:

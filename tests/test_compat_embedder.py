@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from elmokit.compat import ElmoEmbedder
-from test_compat import CALLS, WIDTH, Pair, make_pair, references
+from helpers.allennlp import CALLS, WIDTH, Pair, make_pair, references
 
 
 @pytest.fixture(scope="module")

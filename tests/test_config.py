@@ -6,8 +6,10 @@ from typing import Literal
 import pytest
 
 from elmokit.config import build, dump, override
+from elmokit.data import RECIPES
 from elmokit.model.bilm import BiLM, BiLMConfig
-from elmokit.pretrain.recipe import FOLDER, Recipe, load_recipe, recipe_names
+from elmokit.model.recipe import recipe_names
+from elmokit.pretrain.recipe import Recipe, load_recipe
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def test_the_published_sizes():
 
 def test_a_recipe_can_be_a_file_with_settings_on_top(tmp_path):
     path = tmp_path / "mine.toml"
-    path.write_text((FOLDER / "tiny.toml").read_text())
+    path.write_text((RECIPES / "tiny.toml").read_text())
     assert load_recipe(path, ["model.lstm.cells=64"]).model.lstm.cells == 64
     assert isinstance(load_recipe(path), Recipe)
     path.write_text("[model.lstm]\ncels = 3\n")

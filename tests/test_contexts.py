@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from conftest import make_elmo
-from elmokit.embed.contexts import cosines, nearest, read_marked, word_vectors
+from elmokit.analysis.contexts.marked import cosines, nearest, read_marked, word_vectors
+from helpers.models import make_elmo
 
-ELMO = make_elmo(tokeniser="words")
+ELMO = make_elmo(tokenizer="words")
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import small_config
 from elmokit.model import char_encoder
 from elmokit.model.char_encoder import CharEncoder, CharEncoderConfig
 from elmokit.model.kernels import convolution
 from elmokit.model.kernels.library import PANEL, library, variant
+from helpers.models import small_config
 
 pytestmark = pytest.mark.skipif(variant() == "torch", reason="the native library is not here")
 

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from elmokit.tasks import coref, mentions
-from elmokit.tasks.clusters import Document
-from elmokit.tasks.coref import Coreference, candidate_recall
+from elmokit.tasks.coref import network as mentions
+from elmokit.tasks.coref import task as coref
+from elmokit.tasks.coref.clusters import Document
+from elmokit.tasks.coref.network import AntecedentScorer, CorefSettings, SpanScorer, antecedent_loss, follow, prune
+from elmokit.tasks.coref.task import Coreference, candidate_recall
 from elmokit.tasks.inputs import InputConfig, WordTable
-from elmokit.tasks.mentions import AntecedentScorer, CorefSettings, SpanScorer, antecedent_loss, follow, prune
 from elmokit.tasks.model import TaskModel
-from elmokit.text.tokens import make_tokeniser
+from elmokit.text.tokens import make_tokenizer
 
 FIXTURE = Path(__file__).parent / "tasks" / "coref.conll"
 SMALL = CorefSettings(cells=5, hidden=6, feature=3, max_width=4, antecedents=4, dropout=0.0)
@@ -255,7 +256,7 @@ def test_the_batch_knows_the_right_answers():
 
 def test_a_line_becomes_a_document_and_its_prediction_marked_text():
     text = "Ada told her sister that she was late. The girl laughed."
-    example = Coreference.example(text, make_tokeniser("words").tokens, "line 1")
+    example = Coreference.example(text, make_tokenizer("words").tokens, "line 1")
     assert [len(sentence) for sentence in example.sentences] == [9, 4]
     clusters = [[[0, 1], [2, 3]], [[2, 4], [5, 6], [9, 11]]]
     assert Coreference.show(example, clusters) == (

@@ -77,7 +77,7 @@ def test_a_line_that_is_not_utf8_is_named_skipped_or_mended(tmp_path):
     assert read(path, on_bad_line="replace")[1] == Line(2, "b\ufffdd")
 
 
-def test_utf16_is_recognised_and_refused(tmp_path):
+def test_utf16_is_recognized_and_refused(tmp_path):
     (tmp_path / "t.txt").write_text("one", encoding="utf-16")
     with pytest.raises(ValueError, match="UTF-16"):
         read(tmp_path / "t.txt")

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmokit.tasks.crf import CRF, Allowed
+from elmokit.tasks.nn.crf import CRF, Allowed
 
 LENGTHS = st.lists(st.integers(0, 4), min_size=1, max_size=4)
 

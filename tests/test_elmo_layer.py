@@ -5,8 +5,8 @@ import copy
 import pytest
 import torch
 
-from conftest import make_elmo
 from elmokit import ElmoLayer
+from helpers.models import make_elmo
 
 SENTENCES = [["He", "sat", "down"], ["Stop"], []]
 
@@ -30,7 +30,7 @@ def test_boundaries_can_be_kept(elmo):
 
 
 def test_each_place_learns_weights_of_its_own(elmo):
-    layer = elmo.layer(places=2, dropout=0.0, regulariser=0.5)
+    layer = elmo.layer(places=2, dropout=0.0, regularizer=0.5)
     with torch.no_grad():
         layer.mixes[1].weights.copy_(torch.tensor([0.0, 3.0, -1.0]))
     first, second = layer(elmo.ids(SENTENCES)).mixes

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import SENTENCES, make_elmo
 from elmokit import Elmo, ScalarMix
+from helpers.models import SENTENCES, make_elmo
 
 ELMO = make_elmo(batch_tokens=40)  # small: several batches and windows even for a few sentences
 TOKEN = st.text(max_size=8)
@@ -161,11 +161,11 @@ def test_a_recipe_gives_a_fresh_model_from_its_seed_and_leaves_the_random_number
     assert one.tokens("It's here.") == ["It", "'s", "here", "."]
 
 
-def test_another_tokeniser_can_be_used():
-    assert make_elmo(tokeniser="words").tokens("It's here.") == ["It", "'s", "here", "."]
+def test_another_tokenizer_can_be_used():
+    assert make_elmo(tokenizer="words").tokens("It's here.") == ["It", "'s", "here", "."]
     assert make_elmo().tokens("It's here.") == ["It's", "here."]
-    with pytest.raises(ValueError, match="unknown tokeniser"):
-        make_elmo(tokeniser="chars")
+    with pytest.raises(ValueError, match="unknown tokenizer"):
+        make_elmo(tokenizer="chars")
     with pytest.raises(ValueError, match="batch_tokens"):
         make_elmo(batch_tokens=0)
 

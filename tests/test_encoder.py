@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from elmokit.tasks.encoder import BiLSTM, SharedDropout, turns
+from elmokit.tasks.nn.bilstm import BiLSTM, SharedDropout, turns
 
 
 def test_it_is_torchs_bidirectional_lstm_of_each_sentence_alone():

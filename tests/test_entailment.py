@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from conftest import make_elmo
-from elmokit.tasks.entailment import Entailment, Pair
-from elmokit.tasks.esim import EsimSettings
+from elmokit.tasks.entailment.network import EsimSettings
+from elmokit.tasks.entailment.task import Entailment, Pair
 from elmokit.tasks.inputs import InputConfig, WordTable
 from elmokit.tasks.model import TaskModel
+from helpers.models import make_elmo
 
 FIXTURE = Path(__file__).parent / "tasks" / "entailment.jsonl"
 GOOD = {"gold_label": "neutral", "sentence1": "It's cold.", "sentence2": "It snows."}

@@ -14,12 +14,12 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from elmokit.analysis import exhibit as module
-from elmokit.analysis.classification import TextProbeResult
-from elmokit.analysis.exhibit import Exhibit, draw_bars, legend_below, pattern_note, percent, stem
-from elmokit.analysis.pairs import PairScore, PairsProbeResult
-from elmokit.analysis.senses import Score, SenseProbeResult, senses_exhibit
-from elmokit.analysis.tagging import TagProbeResult
+from elmokit.analysis.probes.classification import TextProbeResult
+from elmokit.analysis.probes.pairs import PairScore, PairsProbeResult
+from elmokit.analysis.probes.senses import Score, SenseProbeResult, senses_exhibit
+from elmokit.analysis.probes.tagging import TagProbeResult
+from elmokit.show import exhibit as module
+from elmokit.show.exhibit import Exhibit, draw_bars, legend_below, pattern_note, percent, stem
 
 
 def bars(figure):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from elmokit.tasks.gru import BiGRU, orders
+from elmokit.tasks.nn.gru import BiGRU, orders
 
 NAMES = ("input_weight", "state_weight", "bias", "state_bias")
 

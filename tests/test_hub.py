@@ -14,13 +14,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from conftest import SENTENCES, make_elmo
 from elmokit import Elmo
 from elmokit.checkpoint import Checkpoint
-from elmokit.formats import hub, locate, open_checkpoint
 from elmokit.formats.bilm_hdf5 import write_bilm
 from elmokit.model.language_head import LanguageHead
+from elmokit.sources import hub, locate, open_checkpoint
 from elmokit.text.vocabulary import Vocabulary
+from helpers.models import SENTENCES, make_elmo
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
 errors = pytest.importorskip("huggingface_hub.errors")
@@ -85,7 +85,7 @@ def model(tmp_path):
     head = LanguageHead(len(vocabulary), 8)
     card = "---\nlanguage:\n- en\n- ko\nlicense: apache-2.0\n---\n# A model\n"
     folder = tmp_path / "remote"
-    Checkpoint(elmo.bilm, elmo.mapper, elmo.checkpoint.tokeniser, vocabulary, head, card).save(folder)
+    Checkpoint(elmo.bilm, elmo.mapper, elmo.checkpoint.tokenizer, vocabulary, head, card).save(folder)
     return folder
 
 
@@ -117,7 +117,7 @@ def test_a_snapshot_in_the_cache_is_read_offline(cache, model):
 
 def test_a_folder_of_that_name_comes_first(cache, model):
     fill_cache(cache, model)
-    make_elmo(tokeniser="words").save("owner/name")
+    make_elmo(tokenizer="words").save("owner/name")
     assert locate("owner/name") == Path("owner/name")
     with pytest.raises(
         ValueError, match=r"revision='v1' goes with a Hugging Face Hub id; owner/name is a model's"
@@ -184,7 +184,7 @@ def test_only_the_files_of_a_model_are_fetched(online, model):
     for name in ("model.bin", "encoder.pkl", "x.pt", "weights.hdf5", "sub/config.json", "sub/a.hdf5", "notes.txt"):
         (model / name).write_bytes(b"evil")
     assert Elmo.from_pretrained("owner/name").layers == 3
-    assert online.fetched == sorted(hub.OURS)
+    assert online.fetched == sorted({*hub.OURS} - {"tokeniser.json"})
     online.trouble = errors.HTTPError("no route")
     with pytest.warns(UserWarning, match="read from this machine's cache"):
         assert Elmo.from_pretrained("owner/name").layers == 3
@@ -210,7 +210,7 @@ def test_a_published_pair_is_fetched_and_no_pickle_beside_it_is_read(online, tmp
         ["encoder.pkl", "token_embedder.pkl", "config.json"],
         ["pytorch_model.bin"],
         ["options.json", "a.hdf5", "b.hdf5"],
-        ["sub/config.json", "sub/model.safetensors", "sub/mapper.json", "sub/tokeniser.json"],
+        ["sub/config.json", "sub/model.safetensors", "sub/mapper.json", "sub/tokenizer.json"],
     ],
 )
 def test_a_repository_without_a_model_of_ours_is_refused_before_anything_is_fetched(online, tmp_path, files):
@@ -345,6 +345,6 @@ def test_models_lists_what_is_in_the_cache(elmo_command, cache, model):
     rows = json.loads(out)
     assert [row["model"] for row in rows if row["where"] == "hub cache"] == ["owner/name", f"owner/name@{TWO}"]
     row = next(row for row in rows if row["where"] == "hub cache")
-    assert (row["layers"], row["width"], row["words predicted"], row["tokeniser"]) == (3, 16, 6, "whitespace")
+    assert (row["layers"], row["width"], row["words predicted"], row["tokenizer"]) == (3, 16, 6, "whitespace")
     assert row["languages"] == ["en", "ko"]
     assert "owner/name" in elmo_command("models")[1]

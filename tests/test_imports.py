@@ -1,4 +1,4 @@
-"""Dependencies point one way: text -> model -> checkpoint -> formats -> embed -> analysis -> cli; light help."""
+"""Dependencies point one way, from text to the command; help is light."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ SOURCE = Path(__file__).parent.parent / "src" / "elmokit"
 
 # Each may import from those before it, and from its own.
 ORDER = [
+    "errors",
+    "data",
     "config",
     "atomic",
     "hdf5",
     "text",
     "model",
     "checkpoint",
-    "pretrain",
     "formats",
+    "sources",
     "embed",
-    "analysis",
+    "pretrain",
     "tasks",
+    "show",
+    "analysis",
     "study",
     "compat",
     "cli",

@@ -9,14 +9,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from conftest import make_elmo, small_config
-from elmokit.analysis import index as index_module
-from elmokit.analysis import index_files
-from elmokit.analysis.index import ContextIndex, read_contexts, unit
-from elmokit.analysis.index_files import Context, IndexFacts, read_facts, write_index
+from elmokit.analysis.contexts import index as index_module
+from elmokit.analysis.contexts import index_files
+from elmokit.analysis.contexts.index import ContextIndex, read_contexts, unit
+from elmokit.analysis.contexts.index_files import Context, IndexFacts, read_facts, write_index
+from elmokit.analysis.contexts.marked import read_marked, word_vectors
 from elmokit.cli.index import index as index_app
-from elmokit.embed.contexts import read_marked, word_vectors
-from elmokit.text.tokens import TokeniserConfig
+from elmokit.text.tokens import TokenizerConfig
+from helpers.models import make_elmo, small_config
 
 pytest.importorskip("lancedb")
 
@@ -86,7 +86,7 @@ def test_facts_and_what_is_kept(tmp_path, elmo, corpus):
     made = ContextIndex.build(elmo, [corpus], tmp_path / "index", everything=True).facts
     assert made == read_facts(tmp_path / "index")
     assert made.vectors == sum(len(line.split()) for line in LINES)
-    assert (made.model, made.tokeniser) == (elmo.checkpoint.digest, TokeniserConfig("whitespace"))
+    assert (made.model, made.tokenizer) == (elmo.checkpoint.digest, TokenizerConfig("whitespace"))
     assert (made.layers, made.width, made.partitions) == ((0, 1, 2), elmo.width, 0)
     assert made.sources == (str(corpus),)
     few = ContextIndex.build(elmo, [corpus], tmp_path / "few", limit=10).facts
@@ -102,7 +102,7 @@ def test_a_compressed_corpus_and_a_folder_with_an_odd_name(tmp_path, elmo):
 
 
 def test_paragraphs_are_split_into_sentences_on_request(tmp_path, corpus):
-    elmo = make_elmo(tokeniser="words")
+    elmo = make_elmo(tokenizer="words")
     corpus.write_text("She works at a bank. They made a play on it. 12.\nA third one.\n")
     assert ContextIndex.build(elmo, [corpus], tmp_path / "lines").facts.sentences == 2
     index = ContextIndex.build(elmo, [corpus], tmp_path / "split", split=True)
@@ -133,7 +133,7 @@ def test_partitions_find_what_exact_search_finds(tmp_path, monkeypatch):
         Context([f"w{i + j}" for j in range(10)], list(range(10)), vectors[None, i : i + 10])
         for i in range(0, 2000, 10)
     )
-    facts = IndexFacts("none", TokeniserConfig("whitespace"), (2,), 16, ("made up",))
+    facts = IndexFacts("none", TokenizerConfig("whitespace"), (2,), 16, ("made up",))
     stages = []
     made = write_index(
         tmp_path / "index", facts, contexts, exact_below=1000, report=lambda stage, *_: stages.append(stage)
@@ -181,12 +181,12 @@ def test_an_index_is_replaced_only_on_request_and_only_by_a_whole_one(tmp_path, 
         ContextIndex.build(elmo, [corpus], tmp_path / "photos", overwrite=True)
 
 
-def test_another_model_or_tokeniser_is_refused(tmp_path, elmo, corpus):
+def test_another_model_or_tokenizer_is_refused(tmp_path, elmo, corpus):
     ContextIndex.build(elmo, [corpus], tmp_path / "index", layers=[1])
     with pytest.raises(ValueError, match="another model"):
         ContextIndex.open(tmp_path / "index", make_elmo(small_config(cells=20)))
-    with pytest.raises(ValueError, match="tokeniser 'whitespace'"):
-        ContextIndex.open(tmp_path / "index", make_elmo(tokeniser="words"))
+    with pytest.raises(ValueError, match="tokenizer 'whitespace'"):
+        ContextIndex.open(tmp_path / "index", make_elmo(tokenizer="words"))
 
 
 def test_what_cannot_be_is_refused(tmp_path, elmo, corpus):
@@ -280,7 +280,7 @@ def command():
 
 def test_the_commands(tmp_path, command, model_folder, corpus):
     folder = tmp_path / "index"
-    built = command("build", corpus, "-o", folder, "-m", model_folder, "--layers", "1,2", "--tokeniser", "words")
+    built = command("build", corpus, "-o", folder, "-m", model_folder, "--layers", "1,2", "--tokenizer", "words")
     assert built.exit_code == 0, built.output
     assert "vectors of layer 1, 2; exact search" in built.stderr
     sentence = "They made a [play] on the grounder ."

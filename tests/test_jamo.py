@@ -126,7 +126,7 @@ def test_a_recipe_chooses_it_and_gets_its_table(tmp_path):
 def test_a_model_that_reads_letters_is_saved_and_loaded(tmp_path):
     path = tmp_path / "jamo.toml"
     path.write_text(
-        '[mapper]\nkind = "jamo"\n[tokeniser]\nname = "words"\n'
+        '[mapper]\nkind = "jamo"\n[tokenizer]\nname = "words"\n'
         '[model.encoder]\nkind = "characters"\nembedding = 4\nfilters = [[1, 8], [2, 8], [3, 8]]\nhighway = 1\n'
         "[model.lstm]\ncells = 16\nwidth = 8\n"
     )

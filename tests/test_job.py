@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from conftest import make_elmo
 from elmokit.embed import job as job_module
 from elmokit.embed.job import EmbedJob
 from elmokit.embed.vectors import open_vectors
+from helpers.models import make_elmo
 
 SUFFIXES = [".h5", ".npz", ".safetensors", ".parquet"]
 LINES = ["He sat on the bank .", "", "밥을 먹었다 😀", "nul\0byte and é", "x" * 10_000, "last"]
@@ -298,7 +298,7 @@ def test_an_empty_file_gives_an_empty_output(tmp_path, suffix):
 
 def test_paragraphs_are_split_on_request(tmp_path):
     (tmp_path / "t.txt").write_text("It rained. We stayed.\n\nThen it stopped.\n")
-    run(tmp_path / "t.txt", tmp_path / "out.h5", small_elmo(tokeniser="words"), split=True)
+    run(tmp_path / "t.txt", tmp_path / "out.h5", small_elmo(tokenizer="words"), split=True)
     found = [(s.line, s.text, s.tokens) for s in open_vectors(tmp_path / "out.h5")]
     assert found == [
         (1, "It rained.", ["It", "rained", "."]),

@@ -57,7 +57,7 @@ def by_definition(model, x, mask, state=None):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bilm_module, "usable", lambda *tensors: False)
         patch.setattr(bilm_module.steps, "fits", lambda *tensors: False)
-        return model.contextualise(x, mask, state)
+        return model.contextualize(x, mask, state)
 
 
 def batch(rows, steps, width, lengths, seed=1):
@@ -89,7 +89,7 @@ def test_layers_and_states_are_those_of_the_definition(cells, width, layers, len
     x, mask = batch(len(lengths), max(1, *lengths), width, lengths)
     state = random_state(model, len(lengths)) if started else None
     expected = by_definition(model, x, mask, state)
-    found = model.contextualise(x, mask, state)
+    found = model.contextualize(x, mask, state)
     torch.testing.assert_close(found.layers, expected.layers, atol=1e-5, rtol=0)
     torch.testing.assert_close(found.state.hidden, expected.state.hidden, atol=1e-5, rtol=0)
     torch.testing.assert_close(found.state.cell, expected.state.cell, atol=1e-5, rtol=0)
@@ -100,16 +100,16 @@ def test_the_published_sizes(cells, width):
     model = make(cells, width)
     for lengths in ([1], [25], [7, 1, 12, 12, 3, 0, 9]):
         x, mask = batch(len(lengths), max(lengths), width, lengths)
-        expected, found = by_definition(model, x, mask), model.contextualise(x, mask)
+        expected, found = by_definition(model, x, mask), model.contextualize(x, mask)
         assert (found.layers - expected.layers).abs().max() <= 1e-5
-        assert torch.equal(found.layers, model.contextualise(x, mask).layers)  # no run differs from another
+        assert torch.equal(found.layers, model.contextualize(x, mask).layers)  # no run differs from another
 
 
 def test_without_the_ends_all_that_is_between_them_is_the_same():
     model = make(24, 8)
     lengths = [2, 7, 3, 5, 1, 0]
     x, mask = batch(6, 7, 8, lengths)
-    whole, inner = (model.contextualise(x, mask, ends=ends).layers for ends in (True, False))
+    whole, inner = (model.contextualize(x, mask, ends=ends).layers for ends in (True, False))
     for row, length in enumerate(lengths):
         assert torch.equal(whole[:, row, 1 : length - 1], inner[:, row, 1 : length - 1])
     assert not torch.equal(whole, inner)
@@ -120,9 +120,9 @@ def test_a_row_is_the_same_bits_whatever_stands_beside_it(rows):
     model = make(64, 32)
     lengths = [1 + i % 7 for i in range(rows)]
     x, mask = batch(rows, 7, 32, lengths)
-    together = model.contextualise(x, mask).layers
+    together = model.contextualize(x, mask).layers
     for row in {0, rows // 2, rows - 1}:
-        alone = model.contextualise(x[row : row + 1, : lengths[row]], mask[row : row + 1, : lengths[row]]).layers
+        alone = model.contextualize(x[row : row + 1, : lengths[row]], mask[row : row + 1, : lengths[row]]).layers
         assert torch.equal(together[:, row, : lengths[row]], alone[:, 0])
         assert not together[:, row, lengths[row] :].any()
 
@@ -140,9 +140,9 @@ def test_the_number_of_threads_changes_no_bit(threads):
 def test_several_python_threads_at_once():
     model = make(64, 32)
     batches = [batch(5, 9, 32, [9, 3, 1, 7, 8], seed=i) for i in range(16)]
-    expected = [model.contextualise(*one).layers for one in batches]
+    expected = [model.contextualize(*one).layers for one in batches]
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda one: model.contextualise(*one).layers, batches * 4))
+        found = list(pool.map(lambda one: model.contextualize(*one).layers, batches * 4))
     assert all(torch.equal(a, b) for a, b in zip(found, expected * 4))
 
 
@@ -202,13 +202,13 @@ def test_smaller_weights_are_close_and_a_row_is_still_alone(kept, error):
         library().elmo_choose(name.encode())
         model = make(256, 64)
         x, mask = batch(9, 12, 64, [12, 3, 1, 7, 12, 5, 2, 8, 4])
-        expected = model.contextualise(x, mask).layers
+        expected = model.contextualize(x, mask).layers
         model.kept = kept
-        found = model.contextualise(x, mask).layers
+        found = model.contextualize(x, mask).layers
         assert 0 < (found - expected).abs().max() < error
         assert torch.cosine_similarity(found[1:, mask], expected[1:, mask], dim=-1).min() > 0.99
         for row in range(9):
-            alone = model.contextualise(x[row : row + 1], mask[row : row + 1]).layers
+            alone = model.contextualize(x[row : row + 1], mask[row : row + 1]).layers
             assert torch.equal(found[:, row], alone[:, 0])
 
 
@@ -223,10 +223,10 @@ def test_weights_that_change_are_packed_again():
         lambda: setattr(lstm, "projection_weight", torch.nn.Parameter(lstm.projection_weight * 2)),
     ]
     for change in changes:
-        before = model.contextualise(x, mask).layers
+        before = model.contextualize(x, mask).layers
         change()
         model.requires_grad_(False)
-        after = model.contextualise(x, mask).layers
+        after = model.contextualize(x, mask).layers
         assert (after - before).abs().max() > 1e-3
         torch.testing.assert_close(after, by_definition(model, x, mask).layers, atol=1e-5, rtol=0)
     assert packed(lstm) is packed(lstm)
@@ -235,9 +235,9 @@ def test_weights_that_change_are_packed_again():
 def test_a_model_that_has_run_can_be_copied_and_pickled():
     model = make(16, 8)
     x, mask = batch(2, 3, 8, [3, 2])
-    expected = model.contextualise(x, mask).layers
+    expected = model.contextualize(x, mask).layers
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert torch.equal(other.contextualise(x, mask).layers, expected)
+        assert torch.equal(other.contextualize(x, mask).layers, expected)
 
 
 def test_other_shapes_are_refused_before_they_are_read():
@@ -245,9 +245,9 @@ def test_other_shapes_are_refused_before_they_are_read():
     x, mask = batch(2, 3, 8, [3, 2])
     state = model.zero_state(2)
     with pytest.raises(ValueError, match=r"x: expected \(2, 3, 8\), found \(2, 3, 7\)"):
-        model.contextualise(x[..., :7], mask)
+        model.contextualize(x[..., :7], mask)
     with pytest.raises(ValueError, match="cell: expected"):
-        model.contextualise(x, mask, BiLMState(state.hidden, state.cell[..., :-1]))
+        model.contextualize(x, mask, BiLMState(state.hidden, state.cell[..., :-1]))
     with pytest.raises(ValueError, match="hidden: expected"):
         model.run((x, x), mask, BiLMState(state.hidden[..., :-1], state.cell))
     with pytest.raises(ValueError, match="begins: expected"):
@@ -257,9 +257,9 @@ def test_other_shapes_are_refused_before_they_are_read():
 def test_other_types_and_devices_take_the_definition():
     model = make(16, 8).double()
     x, mask = batch(2, 3, 8, [3, 2])
-    assert model.contextualise(x.double(), mask).layers.dtype == torch.float64
+    assert model.contextualize(x.double(), mask).layers.dtype == torch.float64
     meta = make(16, 8).to("meta")
-    assert meta.contextualise(x.to("meta"), mask.to("meta")).layers.shape == (3, 2, 3, 16)
+    assert meta.contextualize(x.to("meta"), mask.to("meta")).layers.shape == (3, 2, 3, 16)
 
 
 def test_gates_are_woven_and_unwoven():
@@ -289,9 +289,9 @@ def test_tanh_is_within_five_ten_millionths():
 def test_values_that_are_no_numbers_do_not_spread_to_other_rows(value):
     model = make(32, 16)
     x, mask = batch(3, 4, 16, [4, 4, 4])
-    clean = model.contextualise(x, mask).layers
+    clean = model.contextualize(x, mask).layers
     x[1, 2, 3] = value
-    dirty = model.contextualise(x, mask).layers
+    dirty = model.contextualize(x, mask).layers
     assert torch.equal(dirty[:, [0, 2]], clean[:, [0, 2]])
     assert torch.equal(dirty.isnan(), by_definition(model, x, mask).layers.isnan())
 
@@ -339,5 +339,5 @@ def test_both_clips_may_be_absent():
     model = make(16, 8, cell_clip=None, projection_clip=None)
     assert dataclasses.asdict(model.config.lstm)["cell_clip"] is None
     x, mask = batch(2, 6, 8, [6, 6])
-    found = model.contextualise(x * 50, mask).layers
+    found = model.contextualize(x * 50, mask).layers
     torch.testing.assert_close(found, by_definition(model, x * 50, mask).layers, atol=1e-4, rtol=1e-5)

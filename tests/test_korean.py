@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from elmokit.text import korean
-from elmokit.text.tokens import TokeniserConfig, make_tokeniser
+from elmokit.text.tokens import TokenizerConfig, make_tokenizer
 
 KIWI = "Korean morphemes need kiwipiepy (the extra ko)"
 
@@ -47,12 +47,12 @@ TEXTS = st.one_of(st.text(), st.lists(PIECES, max_size=25).map("".join))
 
 def tokens(text: str) -> list[str]:
     pytest.importorskip("kiwipiepy", reason=KIWI)
-    return make_tokeniser("korean").tokens(text)
+    return make_tokenizer("korean").tokens(text)
 
 
 def cut(text: str) -> str:
     pytest.importorskip("kiwipiepy", reason=KIWI)
-    return "|".join(make_tokeniser("korean").sentences(text))
+    return "|".join(make_tokenizer("korean").sentences(text))
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
@@ -77,7 +77,7 @@ def test_morphemes(text, expected, form):
 def test_offsets_are_those_of_the_text_as_given():
     pytest.importorskip("kiwipiepy", reason=KIWI)
     text = unicodedata.normalize("NFD", "😀 \ud83d밥을 했다")
-    spans = make_tokeniser("korean").spans(text)
+    spans = make_tokenizer("korean").spans(text)
     parts = [unicodedata.normalize("NFC", text[start:end]) for start, end in spans]
     assert parts == ["😀", "\ud83d", "밥", "을", "했", "다"]
 
@@ -88,7 +88,7 @@ def test_offsets_are_those_of_the_text_as_given():
 @settings(deadline=None)
 def test_tokens_are_ordered_and_cover_all_but_white_space(text):
     pytest.importorskip("kiwipiepy", reason=KIWI)
-    spans = make_tokeniser("korean").spans(text)
+    spans = make_tokenizer("korean").spans(text)
     assert all(start < end for start, end in spans)
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
     assert "".join(text[start:end] for start, end in spans) == "".join(text.split())
@@ -98,7 +98,7 @@ def test_tokens_are_ordered_and_cover_all_but_white_space(text):
 @settings(deadline=None)
 def test_sentences_are_ordered_trimmed_and_cover_the_text(text):
     pytest.importorskip("kiwipiepy", reason=KIWI)
-    spans = make_tokeniser("korean").sentence_spans(text)
+    spans = make_tokenizer("korean").sentence_spans(text)
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
     assert all(text[start:end] and text[start:end] == text[start:end].strip() for start, end in spans)
     assert "".join("".join(text[start:end].split()) for start, end in spans) == "".join(text.split())
@@ -140,36 +140,36 @@ def test_sentences_without_a_space_and_across_blank_lines():
 
 def test_it_is_the_same_in_threads():
     pytest.importorskip("kiwipiepy", reason=KIWI)
-    tokeniser = make_tokeniser("korean")
+    tokenizer = make_tokenizer("korean")
     texts = [f"나는 {n}번 밥을 먹었습니다." for n in range(200)]
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(tokeniser.tokens, texts)) == [tokeniser.tokens(text) for text in texts]
+        assert list(pool.map(tokenizer.tokens, texts)) == [tokenizer.tokens(text) for text in texts]
     assert len(korean._loaded) == 1
 
 
 def test_it_goes_to_another_process():
     pytest.importorskip("kiwipiepy", reason=KIWI)
-    tokeniser = make_tokeniser(TokeniserConfig("korean", "none"))
-    here = tokeniser.tokens("밥을 했다")
-    assert pickle.loads(pickle.dumps(tokeniser)).config == tokeniser.config
+    tokenizer = make_tokenizer(TokenizerConfig("korean", "none"))
+    here = tokenizer.tokens("밥을 했다")
+    assert pickle.loads(pickle.dumps(tokenizer)).config == tokenizer.config
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        assert pool.submit(tokeniser.tokens, "밥을 했다").result() == here
+        assert pool.submit(tokenizer.tokens, "밥을 했다").result() == here
 
 
 @pytest.mark.skipif(sys.platform != "linux" or sys.version_info >= (3, 12), reason="forking warns or is not there")
 def test_a_forked_process_goes_on_with_the_same_kiwi():
     pytest.importorskip("kiwipiepy", reason=KIWI)
-    tokeniser = make_tokeniser("korean")
-    here = tokeniser.tokens("밥을 했다")
+    tokenizer = make_tokenizer("korean")
+    here = tokenizer.tokens("밥을 했다")
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as pool:
-        assert pool.submit(tokeniser.tokens, "밥을 했다").result() == here
+        assert pool.submit(tokenizer.tokens, "밥을 했다").result() == here
 
 
 def test_what_to_install_is_said_with_the_first_korean_text(monkeypatch):
     monkeypatch.setattr(korean, "_loaded", [])
     monkeypatch.setitem(sys.modules, "kiwipiepy", None)
-    tokeniser = make_tokeniser("korean")
-    assert tokeniser.tokens("No Korean.") == ["No", "Korean", "."]
-    for read in (tokeniser.tokens, tokeniser.sentences):
+    tokenizer = make_tokenizer("korean")
+    assert tokenizer.tokens("No Korean.") == ["No", "Korean", "."]
+    for read in (tokenizer.tokens, tokenizer.sentences):
         with pytest.raises(ValueError, match=r"korean needs kiwipiepy: pip install 'elmokit\[ko\]'"):
             read("밥을 먹었다.")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import make_elmo, random_bilm, small_config
 from elmokit import Elmo
 from elmokit.checkpoint import Checkpoint
 from elmokit.tasks.layer_cache import LayerCache
+from helpers.models import make_elmo, random_bilm, small_config
 
 SENTENCES = [["He", "sat", "."], ["밥을", "먹었다"], ["He", "sat", "."], [], ["a"] * 40]
 
@@ -39,7 +39,7 @@ def test_the_second_time_it_is_read_not_computed(tmp_path, monkeypatch):
 
 def test_another_model_or_another_text_has_another_file(tmp_path):
     elmo = make_elmo()
-    other = Elmo(Checkpoint(random_bilm(small_config(), seed=7), elmo.mapper, elmo.checkpoint.tokeniser))
+    other = Elmo(Checkpoint(random_bilm(small_config(), seed=7), elmo.mapper, elmo.checkpoint.tokenizer))
     paths = {LayerCache.open(e, s, tmp_path).path for e in (elmo, other) for s in (SENTENCES, SENTENCES[:2])}
     assert len(paths) == 4
     joined = LayerCache.open(elmo, [["a b"]], tmp_path), LayerCache.open(elmo, [["a", "b"]], tmp_path)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from elmokit import Elmo
-from elmokit.analysis.linear import fit
-from elmokit.analysis.pairs import read_pairs
+from elmokit.analysis.probes.linear import fit
+from elmokit.analysis.probes.pairs import read_pairs
 
 
 def blobs(classes: int, examples: int = 3000, width: int = 24):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from elmokit.checkpoint import Checkpoint
 from elmokit.formats.many_langs import read_lexicon, read_many_langs
 from elmokit.text.batches import pad
-from many_langs_reference import (
+from helpers.many_langs_reference import (
     CHARACTERS,
     KINDS,
     LIMITS,
@@ -71,8 +71,8 @@ def test_saved_and_loaded_it_computes_the_same(tmp_path):
     checkpoint.save(tmp_path / "ours")
     again = Checkpoint.load(tmp_path / "ours")
     assert (layers_of(again, SENTENCES) == layers_of(checkpoint, SENTENCES)).all()
-    assert again.tokeniser.name == "whitespace"
-    assert again.tokeniser.normalise == "none"
+    assert again.tokenizer.name == "whitespace"
+    assert again.tokenizer.normalize == "none"
 
 
 class TestConfiguration:

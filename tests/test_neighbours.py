@@ -9,10 +9,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from elmokit.analysis.neighbours import corpus_neighbours, index_neighbours, static_neighbours
+from elmokit.analysis.contexts.marked import nearest, read_marked
+from elmokit.analysis.contexts.neighbours import corpus_neighbours, index_neighbours, static_neighbours
 from elmokit.cli.index import highlighted
 from elmokit.cli.neighbours import neighbours
-from elmokit.embed.contexts import nearest, read_marked
 
 LINES = [
     "He sat on the bank of the river .",
@@ -68,7 +68,7 @@ def test_its_own_sentence_is_left_out_however_often_it_is_there(elmo, corpus):
 
 def test_an_index_answers_as_the_corpus_does(tmp_path, elmo, corpus):
     pytest.importorskip("lancedb")
-    from elmokit.analysis.index import ContextIndex
+    from elmokit.analysis.contexts.index import ContextIndex
 
     index = ContextIndex.build(elmo, [corpus], tmp_path / "index", layers=[1, 2])
     query = read_marked(elmo, "by the [bank] of it")

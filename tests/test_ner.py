@@ -9,9 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmokit.tasks.base import Batch
 from elmokit.tasks.inputs import InputConfig, Padded, TokenInputs, WordTable
-from elmokit.tasks.ner import CharacterFeatures, NamedEntities, NerNetwork, NerSettings, Sentence
+from elmokit.tasks.ner.task import CharacterFeatures, NamedEntities, NerNetwork, NerSettings, Sentence
 from elmokit.tasks.spans import (
     Span,
     bioes_may_follow,
@@ -23,6 +22,7 @@ from elmokit.tasks.spans import (
     to_bio,
     to_bioes,
 )
+from elmokit.tasks.task import Batch
 
 FIXTURE = Path(__file__).parent / "tasks" / "ner.conll"
 TYPES = ["loc", "per"]

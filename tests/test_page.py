@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from elmokit.analysis.exhibit import INK, PAPER, Exhibit, draw_bars
-from elmokit.analysis.page import Section, inline_svg, render_page
+from elmokit.show.exhibit import INK, PAPER, Exhibit, draw_bars
+from elmokit.show.html import Section, inline_svg, render_page
 
 EVIL = '<script>alert("1")</script>'
 VOID = {"meta", "link", "br", "hr", "img"}

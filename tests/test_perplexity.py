@@ -8,36 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import SENTENCES, random_bilm, small_config
-from elmokit.checkpoint import Checkpoint
 from elmokit.formats.bilm_hdf5 import write_bilm
-from elmokit.model.language_head import LanguageHead
 from elmokit.pretrain import perplexity as module
 from elmokit.pretrain.perplexity import fill, perplexity, score
-from elmokit.text.characters import ByteMapper
-from elmokit.text.tokens import TokeniserConfig
-from elmokit.text.vocabulary import Vocabulary
+from helpers.language_models import MODEL, TEXT, WORDS, make_model, without_head
 from reference import ReferenceBiLM
-
-WORDS = "the a bank river of sat He . b 밥을 [x]".split()
-
-
-def make_model(words=WORDS, *, published=True) -> Checkpoint:
-    head = LanguageHead(len(words) + 3, 8)
-    generator = torch.Generator().manual_seed(7)
-    with torch.no_grad():
-        for parameter in head.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator))
-    return Checkpoint(
-        random_bilm(small_config()),
-        ByteMapper(published=published),
-        TokeniserConfig("whitespace", "none" if published else "NFC"),
-        Vocabulary(words),
-        head,
-    )
-
-
-MODEL = make_model()
 
 
 class Reference(ReferenceBiLM):
@@ -89,7 +64,6 @@ def numbers(scores):
     return [[[none if v is None else v for v in token[1:3]] for token in sentence] for sentence in scores]
 
 
-TEXT = [sentence.split() for sentence in SENTENCES if sentence]
 LONGER = [line.split() for line in ["He sat", "the bank of a river .", "b", "the the 밥을", "of . a sat by"] * 4]
 
 
@@ -194,7 +168,7 @@ def test_sentences_without_tokens_are_left_out(state):
             perplexity(MODEL, nothing, state=state)
 
 
-def test_text_is_taken_apart_and_tokens_are_normalised():
+def test_text_is_taken_apart_and_tokens_are_normalized():
     model = make_model(["é", *WORDS], published=False)
     (text,) = score(model, ["the e\u0301"])
     (tokens,) = score(model, [("the", "é")])
@@ -278,10 +252,6 @@ def test_a_model_that_is_being_trained_is_left_as_it_was(training):
     assert model.bilm.training is training
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.bilm.state_dict().items())
     (model.bilm(torch.ones(1, 2, 50, dtype=torch.int64)).layers.sum()).backward()  # gradients still flow
-
-
-def without_head() -> Checkpoint:
-    return Checkpoint(MODEL.bilm, MODEL.mapper, MODEL.tokeniser)
 
 
 @pytest.mark.parametrize(

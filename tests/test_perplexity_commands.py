@@ -9,12 +9,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from conftest import SENTENCES
 from elmokit.cli.fill import fill as fill_command
 from elmokit.cli.perplexity import perplexity as perplexity_command
 from elmokit.cli.score import score as score_command
 from elmokit.pretrain.perplexity import fill, perplexity, score
-from test_perplexity import MODEL, TEXT, WORDS, without_head
+from helpers.language_models import MODEL, TEXT, WORDS, without_head
+from helpers.models import SENTENCES
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_perplexity_of_files(elmo_command, state):
 
 
 def test_perplexity_options(elmo_command):
-    options = "--split --tokeniser words --on-bad-line skip --limit 2 --threads 1 --json".split()
+    options = "--split --tokenizer words --on-bad-line skip --limit 2 --threads 1 --json".split()
     with open("paragraph.txt", "wb") as file:
         file.write(b"\xff\n\nHe sat. The bank of the river. A third.\n")
     _, out, err = elmo_command("perplexity", "model", "paragraph.txt", *options)
@@ -110,7 +110,7 @@ def test_help_has_an_example(elmo_command, command):
         ("perplexity model text.txt none.txt", "no file none.txt"),
         ("perplexity bare text.txt", "predicts no words"),
         ("perplexity model empty.txt", "found no sentence with a token"),
-        ("perplexity model text.txt --tokeniser word", "did you mean 'words'"),
+        ("perplexity model text.txt --tokenizer word", "did you mean 'words'"),
         ("score model none.txt", "no file none.txt"),
         ("score nowhere text.txt", "nowhere is no folder and no bundled model"),
         ("score bare text.txt", "predicts no words"),

@@ -10,8 +10,7 @@ import typer
 from sklearn.decomposition import PCA
 from typer.testing import CliRunner
 
-from elmokit.analysis.framework import read_senses
-from elmokit.analysis.polysemy import (
+from elmokit.analysis.contexts.polysemy import (
     Occurrence,
     occurrences_in_pairs,
     occurrences_in_tagged,
@@ -20,10 +19,10 @@ from elmokit.analysis.polysemy import (
     separation,
     view_word,
 )
+from elmokit.analysis.probes.sense_corpus import read_senses
 from elmokit.cli.polysemy import polysemy
-from elmokit.text.tokens import make_tokeniser
-from test_probe import Neighbours, write
-from test_probe_senses import FALL, MONEY, RIVER, bank, corpus
+from elmokit.text.tokens import make_tokenizer
+from helpers.senses import FALL, MONEY, RIVER, Neighbours, bank, corpus, write
 
 PAIRS = [
     {
@@ -111,7 +110,7 @@ def test_in_plain_text(tmp_path):
     assert len(occurrences_in_text(model, path, "play", limit=1)) == 1
     assert [o.start for o in occurrences_in_text(model, path, "étude")] == [2]
     assert [o.form for o in occurrences_in_text(model, path, "play", split=True)] == ["play", "PLAY", "play"]
-    model.tokeniser = make_tokeniser("words")
+    model.tokenizer = make_tokenizer("words")
     assert len(occurrences_in_text(model, path, "play")) == 3
 
 

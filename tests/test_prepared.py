@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmokit.pretrain import prepared
-from elmokit.pretrain.prepared import PreparedCorpus, holds_paragraphs, prepare
-from elmokit.text.tokens import TokeniserConfig, make_tokeniser
+from elmokit.pretrain import corpus as prepared
+from elmokit.pretrain.corpus import PreparedCorpus, holds_paragraphs, prepare
+from elmokit.text.tokens import TokenizerConfig, make_tokenizer
 
-WHITESPACE = TokeniserConfig("whitespace")
+WHITESPACE = TokenizerConfig("whitespace")
 
 
 def sentences_of(corpus: PreparedCorpus) -> list[list[str]]:
@@ -54,10 +54,10 @@ def test_what_is_on_disk(tmp_path):
     assert (folder / "types.utf8").read_bytes() == "밥theend".encode()
     assert np.fromfile(folder / "counts.i64", "<i8").tolist() == [2, 2, 1]
     meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-    assert meta["tokeniser"] == {"name": "whitespace", "normalise": "NFC"}
+    assert meta["tokenizer"] == {"name": "whitespace", "normalize": "NFC"}
     assert (meta["sentences"], meta["tokens"], meta["types"], meta["split"]) == (2, 5, 3, False)
     assert (train.sentences, train.tokens, train.types) == (2, 5, ["밥", "the", "end"])
-    assert train.tokeniser == WHITESPACE
+    assert train.tokenizer == WHITESPACE
     assert train.sentence(1).dtype == np.uint32
     train.verify()
 
@@ -68,8 +68,8 @@ def test_the_sentences_come_back(tmp_path_factory, lines):
     folder = tmp_path_factory.mktemp("prepared")
     source = write(folder / "t.txt", ["first", *lines])
     corpus, _ = prepare([source], folder / "corpus", WHITESPACE, split=False)
-    tokeniser = make_tokeniser(WHITESPACE)
-    expected = [tokens for line in ["first", *lines] if (tokens := tokeniser.tokens(line))]
+    tokenizer = make_tokenizer(WHITESPACE)
+    expected = [tokens for line in ["first", *lines] if (tokens := tokenizer.tokens(line))]
     assert sentences_of(corpus) == expected
     flat = [token for tokens in expected for token in tokens]
     assert corpus.types == list(dict.fromkeys(flat))
@@ -167,7 +167,7 @@ def test_paragraphs_are_split_and_sentences_are_not(tmp_path):
 @pytest.mark.parametrize(("several", "paragraphs"), [(0, False), (10, False), (11, True), (40, True)])
 def test_lines_are_paragraphs_if_more_than_a_quarter_hold_several_sentences(several, paragraphs):
     lines = [PARAGRAPH] * several + ["He sat down."] * (40 - several) + [""] * 100
-    assert holds_paragraphs(lines, make_tokeniser("words")) is paragraphs
+    assert holds_paragraphs(lines, make_tokenizer("words")) is paragraphs
 
 
 def test_the_lines_that_were_looked_at_are_not_lost(tmp_path, monkeypatch, lines):
@@ -290,5 +290,5 @@ def test_a_damaged_description_is_refused(tmp_path, change, message):
 
 
 def test_neither_preparing_nor_reading_needs_torch():
-    script = "import sys, elmokit.pretrain.prepared, elmokit.pretrain.windows; sys.exit('torch' in sys.modules)"
+    script = "import sys, elmokit.pretrain.corpus, elmokit.pretrain.windows; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0

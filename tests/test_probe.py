@@ -6,16 +6,15 @@ import inspect
 import json
 import lzma
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from elmokit.analysis.classification import probe_text, read_labelled
-from elmokit.analysis.layers import sample, token_vectors
-from elmokit.analysis.pairs import probe_pairs, read_pairs, right_answers, told_apart
-from elmokit.analysis.tagging import Tagged, majority_accuracy, probe_tags, read_tagged
-from elmokit.text.tokens import make_tokeniser
+from elmokit.analysis.probes.classification import probe_text, read_labelled
+from elmokit.analysis.probes.pairs import probe_pairs, read_pairs, right_answers, told_apart
+from elmokit.analysis.probes.tagging import Tagged, majority_accuracy, probe_tags, read_tagged
+from elmokit.embed.arrays import sample, token_vectors
+from helpers.senses import Neighbours, write
 
 CONLLU = """# sent_id = 1
 # text = Do n't run\t!
@@ -27,33 +26,6 @@ CONLLU = """# sent_id = 1
 
 1\t10 000\t10000\tNUM\tCD\t_\t0\t_\t_\t_
 """
-
-
-class Neighbours:
-    """A model of two layers: layer 0 is the token's own vector, layer 1 that of the token before it."""
-
-    layers, width = 2, 16
-    tokeniser = make_tokeniser("whitespace")
-
-    def tokens(self, sentence):
-        return self.tokeniser.tokens(sentence) if isinstance(sentence, str) else list(sentence)
-
-    def _vector(self, token):
-        return np.random.default_rng(list(token.encode())).normal(size=self.width)
-
-    def stream(self, sentences, layers="all", pooling=None):
-        for sentence in map(self.tokens, sentences):
-            own = [self._vector(token) for token in ["<S>", *sentence]]
-            array = np.array([own[1:], own[:-1]], dtype=np.float32).reshape(2, -1, self.width)
-            yield array if pooling is None else (array.mean(axis=1) if len(sentence) else array.sum(axis=1))
-
-    def embed(self, sentences):
-        return list(self.stream(sentences))
-
-
-def write(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 def test_conllu_words_only(tmp_path):
@@ -317,7 +289,7 @@ def test_errors_are_one_line_and_help_has_examples(elmo_command, model_folder):
 
 
 def test_the_commands_have_the_librarys_penalty():
-    from elmokit.analysis.linear import L2
+    from elmokit.analysis.probes.linear import L2
     from elmokit.cli.probe import pos, tags, text
 
     assert {inspect.signature(command).parameters["l2"].default for command in (pos, tags, text)} == {L2}

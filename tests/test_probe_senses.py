@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import lzma
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from elmokit.analysis.framework import Instance, read_senses, read_wordnet_index
-from elmokit.analysis.senses import Score, SenseProbe, probe_senses, score
-from test_probe import Neighbours, write
+from elmokit.analysis.probes.sense_corpus import Instance, read_senses, read_wordnet_index
+from elmokit.analysis.probes.senses import Score, SenseProbe, probe_senses, score
+from helpers.senses import FALL, MONEY, RIVER, Neighbours, bank, corpus, write
 
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data" / "wsd"
-RIVER, MONEY, FALL = "bank%1:17:01::", "bank%1:14:00::", "fall%2:38:00::"
 INDEX = f"""{RIVER} 09213565 1 25
 {MONEY} 08420278 2 20
 bank%2:40:00:: 02343595 1 2
@@ -22,30 +20,6 @@ new_york%1:15:00:: 09117351 1 5
 odd%5:00:00:strange:00 00968010 2 1
 odd%3:00:00:: 00968010 1 1
 """
-
-
-def corpus(folder: Path, name: str, sentences: list[list[tuple[str, ...]]], suffix: str = "") -> Path:
-    """A token is (text,) or (text, lemma, pos, key, ...)."""
-    lines, keys = ['<?xml version="1.0" encoding="UTF-8" ?>', '<corpus lang="en">', '<text id="d0">'], []
-    for s, sentence in enumerate(sentences):
-        lines.append(f'<sentence id="s{s}">')
-        for t, (text, *rest) in enumerate(sentence):
-            if rest:
-                lemma, pos, *senses = rest
-                lines.append(f'<instance id="s{s}.t{t}" lemma="{lemma}" pos="{pos}">{text}</instance>')
-                keys.append(" ".join([f"s{s}.t{t}", *senses]))
-            else:
-                lines.append(f'<wf lemma="x" pos="X">{text}</wf>')
-        lines.append("</sentence>")
-    lines += ["</text>", "</corpus>"]
-    for kind, content in ((".data.xml", lines), (".gold.key.txt", keys)):
-        raw = ("\n".join(content) + "\n").encode()
-        (folder / f"{name}{kind}{suffix}").write_bytes(lzma.compress(raw) if suffix else raw)
-    return folder / f"{name}.data.xml{suffix}"
-
-
-def bank(before: str, *keys: str) -> list[tuple[str, ...]]:
-    return [(before,), ("bank", "bank", "NOUN", *keys), (".",)]
 
 
 @pytest.fixture

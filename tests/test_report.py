@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from conftest import SENTENCES
 from elmokit import Elmo
-from elmokit.analysis.pairs import pairs_file
+from elmokit.analysis.probes.pairs import pairs_file
 from elmokit.cli import app
-from test_probe_senses import bank, corpus
-from test_study import write_result
+from helpers.models import SENTENCES
+from helpers.senses import bank, corpus
+from helpers.studies import write_result
 
 HERE = Path(__file__).parent
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -295,7 +295,7 @@ def test_nothing_at_all(tmp_path, model_folder):
 
 def test_an_index_in_place_of_the_corpus(tmp_path, data, model_folder):
     pytest.importorskip("lancedb")
-    from elmokit.analysis.index import ContextIndex
+    from elmokit.analysis.contexts.index import ContextIndex
 
     ContextIndex.build(Elmo.from_pretrained(model_folder), [data / "text.txt"], tmp_path / "i")
     (data / "text.txt").unlink()

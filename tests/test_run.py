@@ -19,30 +19,9 @@ from safetensors.torch import load_file, save_file
 from elmokit import Elmo
 from elmokit.pretrain import run as run_module
 from elmokit.pretrain.metrics import read_metrics
-from elmokit.pretrain.prepared import prepare
 from elmokit.pretrain.recipe import load_recipe
 from elmokit.pretrain.run import Budget, Run, RunConfig
-from elmokit.text.tokens import make_tokeniser
-from test_train import made_up_text
-
-SMALL = [
-    "model.encoder.filters=[[1, 4], [2, 6]]",
-    "model.lstm.cells=16",
-    "model.lstm.width=8",
-    "train.rows=8",
-    "train.steps=6",
-    "train.min_count=1",
-    "optimizer.learning_rate=0.01",
-]
-
-
-def make_run(folder: Path, tokens: int = 2000, settings: tuple[str, ...] = (), **options) -> Run:
-    folder.mkdir()
-    (folder / "text.txt").write_text(made_up_text(120))
-    recipe = load_recipe("tiny", [*SMALL, *settings])
-    prepare([folder / "text.txt"], folder / "corpus", make_tokeniser(recipe.tokeniser), split=False, held_out=0.1)
-    config = RunConfig(recipe, Budget(tokens=tokens), evaluations=4, report_steps=5, **options)
-    return Run.create(folder, config)
+from helpers.training import OPTIONS, SMALL, SPREAD, made_up_text, make_run
 
 
 def tensors(folder: Path) -> dict[str, torch.Tensor]:
@@ -229,9 +208,6 @@ def test_a_budget_of_hours_ends(tmp_path):
     timed.close()
 
 
-OPTIONS = ["--recipe", "tiny", *(part for setting in SMALL for part in ("--set", setting)), "--held-out", "0.1"]
-
-
 def test_the_command_trains_a_model_that_the_other_commands_use(elmo_command, tmp_path):
     Path("text.txt").write_text(made_up_text(120))
     code, out, err = elmo_command("pretrain", "text.txt", "--out", "run", "--tokens", "1500", *OPTIONS)
@@ -306,21 +282,6 @@ def test_interrupted_the_command_ends_well_and_says_how_to_go_on_and_killed_it_l
     again = Run.open(tmp_path / "run")
     assert again.trainer.step > int(before.removeprefix("step-"))
     again.close()
-
-
-SPREAD = """
-import sys
-from pathlib import Path
-from elmokit.pretrain.ranks import Ranks
-from elmokit.pretrain.run import Run
-ranks = Ranks.from_environment()
-run = Run.open(Path(sys.argv[1]), ranks)
-print(ranks.world, run.train().finished)
-run.close()
-ranks.close()
-threads = [task.read_text().strip() for task in Path("/proc/self/task").glob("*/comm")]
-assert not [name for name in threads if "gloo" in name], f"the process group is not ended: {threads}"
-"""
 
 
 @pytest.mark.parametrize(

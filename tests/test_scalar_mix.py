@@ -66,7 +66,7 @@ def test_layers_that_are_not_selected_do_not_count():
 
 
 def test_the_penalty_pulls_the_weights_to_the_average():
-    mix = ScalarMix(3, weights=[1.0, 2.0, -2.0], regulariser=0.1)
+    mix = ScalarMix(3, weights=[1.0, 2.0, -2.0], regularizer=0.1)
     assert mix.penalty().item() == pytest.approx(0.1 * 9)
     optimizer = torch.optim.SGD(mix.parameters(), lr=1.0)
     for _ in range(100):

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from conftest import make_elmo
 from elmokit.config import build, dump
-from elmokit.tasks.attention import attend, masked_max, masked_mean, masked_softmax
-from elmokit.tasks.biattentive import Maxout
 from elmokit.tasks.inputs import InputConfig, WordTable
 from elmokit.tasks.labelled import UNANSWERED
 from elmokit.tasks.model import TaskModel
-from elmokit.tasks.sentiment import Review, Sentiment, SentimentSettings
-from elmokit.tasks.trees import SCALE
+from elmokit.tasks.nn.attention import attend, masked_max, masked_mean, masked_softmax
+from elmokit.tasks.sentiment.network import Maxout
+from elmokit.tasks.sentiment.task import Review, Sentiment, SentimentSettings
+from elmokit.tasks.sentiment.trees import SCALE
+from helpers.models import make_elmo
 
 FIXTURE = Path(__file__).parent / "tasks" / "sentiment.txt"
 TINY = {"feedforward": 6, "cells": 5, "maxout": (8, 4), "pieces": 2}

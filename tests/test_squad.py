@@ -11,8 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import make_elmo
-from elmokit.tasks.answers import (
+from elmokit.tasks.inputs import InputConfig, WordTable
+from elmokit.tasks.model import TaskModel
+from elmokit.tasks.nn.gru import BiGRU
+from elmokit.tasks.squad.answers import (
     Answer,
     Question,
     Text,
@@ -20,18 +22,16 @@ from elmokit.tasks.answers import (
     exact_match,
     f1_score,
     find_tokens,
-    normalise_answer,
+    normalize_answer,
     score_answers,
 )
-from elmokit.tasks.bidaf import BidafSettings, SpanScores, Trilinear, best_spans
-from elmokit.tasks.gru import BiGRU
-from elmokit.tasks.inputs import InputConfig, WordTable
-from elmokit.tasks.model import TaskModel
-from elmokit.tasks.squad import QuestionAnswering
-from elmokit.text.tokens import make_tokeniser
+from elmokit.tasks.squad.network import BidafSettings, SpanScores, Trilinear, best_spans
+from elmokit.tasks.squad.task import QuestionAnswering
+from elmokit.text.tokens import make_tokenizer
+from helpers.models import make_elmo
 
 FIXTURE = Path(__file__).parent / "tasks" / "squad.json"
-WORDS = make_tokeniser("words")
+WORDS = make_tokenizer("words")
 CONTEXT = "It began in 1973 ( October )."
 
 
@@ -142,10 +142,10 @@ def test_an_answer_is_the_fewest_tokens_that_cover_it(answer, tokens):
 
 
 @given(st.text(alphabet="ab'. -é\u0301한\u1112\u1161\u11ab\t\U0001f600", max_size=30))
-def test_tokens_that_were_normalised_are_found_again(text):
-    for tokeniser in (WORDS, make_tokeniser("whitespace")):
-        assert find_tokens(text, tokeniser.tokens(text), "here") == tokeniser.spans(text)
-    assert find_tokens(text, text.split(), "here") == make_tokeniser("whitespace").spans(text)
+def test_tokens_that_were_normalized_are_found_again(text):
+    for tokenizer in (WORDS, make_tokenizer("whitespace")):
+        assert find_tokens(text, tokenizer.tokens(text), "here") == tokenizer.spans(text)
+    assert find_tokens(text, text.split(), "here") == make_tokenizer("whitespace").spans(text)
 
 
 def test_tokens_that_are_not_in_the_text_are_refused():
@@ -215,8 +215,8 @@ def test_questions_about_the_same_part_share_it():
         ("theatre Athens", "theatre athens"),
     ],
 )
-def test_answers_are_normalised_as_the_official_script_does(text, normal):
-    assert normalise_answer(text) == normal
+def test_answers_are_normalized_as_the_official_script_does(text, normal):
+    assert normalize_answer(text) == normal
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_a_long_context_sees_itself_by_rows(monkeypatch):
     monkeypatch.setattr(
         model.network.self_attention, "forward", lambda x, y: (seen.append(x.shape[1]), scores(x, y))[1]
     )
-    monkeypatch.setattr("elmokit.tasks.bidaf.CHUNK", 2 * batch.sentences[0].mask.numel())
+    monkeypatch.setattr("elmokit.tasks.squad.network.CHUNK", 2 * batch.sentences[0].mask.numel())
     for one, other in zip(whole, model.network(batch)):
         torch.testing.assert_close(one, other)
     assert max(seen) == 2
@@ -327,7 +327,7 @@ def test_a_token_does_not_see_itself():
     assert seen[1][..., 8:].any()
 
 
-@pytest.mark.parametrize("elmo", [None, make_elmo(tokeniser="words")], ids=["baseline", "elmo"])
+@pytest.mark.parametrize("elmo", [None, make_elmo(tokenizer="words")], ids=["baseline", "elmo"])
 def test_texts_without_a_token_are_no_trouble(elmo):
     full, silent = ask("The owl saw Ada .", "Ada"), ask("The owl saw Ada .", "Ada", question=" ")
     empty = Question(Text("", WORDS), Text("Who ?", WORDS), (), "here")

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from elmokit.tasks.base import TrainConfig
-from elmokit.tasks.highway_lstm import HighwayLSTM
-from elmokit.tasks.propositions import Argument, Proposition, Span, arguments, count, spans_of
-from elmokit.tasks.srl import IGNORED, SemanticRoles, SrlSettings
+from elmokit.tasks.nn.highway_lstm import HighwayLSTM
+from elmokit.tasks.srl.propositions import Argument, Proposition, Span, arguments, count, spans_of
+from elmokit.tasks.srl.task import IGNORED, SemanticRoles, SrlSettings
+from elmokit.tasks.task import TrainConfig
 
 FIXTURE = Path(__file__).parent / "tasks" / "srl.conll"
 DATA = Path(__file__).parent.parent.parent / "shared" / "data" / "srl"
@@ -176,7 +176,7 @@ def test_a_prediction_is_shown_in_brackets():
 def test_recipes_are_there():
     settings, train = SemanticRoles.recipes["paper"]
     assert (settings.layers, settings.cells, settings.indicator, settings.dropout) == (8, 300, 100, 0.1)
-    assert (train.optimiser, train.learning_rate, train.examples) == ("adadelta", 1.0, 80)
+    assert (train.optimizer, train.learning_rate, train.examples) == ("adadelta", 1.0, 80)
     assert isinstance(SemanticRoles.recipes["laptop"][1], TrainConfig)
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import make_elmo
 from elmokit.model.state import CarryState
+from helpers.models import make_elmo
 
 TEXT = ["He sat on the bank .", "It was cold", "Stop"]
 

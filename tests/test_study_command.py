@@ -14,7 +14,7 @@ from elmokit.study.data import open_data
 from elmokit.study.experiments import check_page, put_into_page
 from elmokit.study.sweep import Sweep
 from elmokit.study.tables import tasks_exhibit
-from test_study import TASKS, make_sweep, pretend, write_data, write_result
+from helpers.studies import TASKS, make_sweep, pretend, write_data, write_result
 
 
 @pytest.fixture

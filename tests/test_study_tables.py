@@ -17,7 +17,7 @@ from elmokit.study.tables import (
     weighting_exhibit,
     weights_exhibit,
 )
-from test_study import make_sweep, pretend, write_data, write_result
+from helpers.studies import make_sweep, pretend, write_data, write_result
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 
 from elmokit.cli import app
 from elmokit.tasks import TASKS
-from elmokit.tasks.answers import exact_match
-from elmokit.tasks.cluster_scores import cluster_scores
-from elmokit.tasks.clusters import read_documents
+from elmokit.tasks.coref.clusters import read_documents
+from elmokit.tasks.coref.scores import cluster_scores
 from elmokit.tasks.inputs import InputConfig, WordTable, make_mix
-from elmokit.tasks.pos import PartsOfSpeech
+from elmokit.tasks.pos.task import PartsOfSpeech
 from elmokit.tasks.prepare import TaskPlan, settings_of, word_table
 from elmokit.tasks.spans import overall, score_spans, spans_of
+from elmokit.tasks.squad.answers import exact_match
 
 DATA = Path(__file__).parent / "tasks" / "pos.conllu"
 QUICK = ["--set", "cells=8", "--set", "train.epochs=2", "--threads", "1"]

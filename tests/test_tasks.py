@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from conftest import make_elmo
 from elmokit.tasks import TASKS, task_class
-from elmokit.tasks.base import TrainConfig
 from elmokit.tasks.inputs import InputConfig, WordTable
 from elmokit.tasks.layer_cache import LayerCache
 from elmokit.tasks.model import TaskModel
-from elmokit.tasks.train import TaskRun
+from elmokit.tasks.run import TaskRun
+from elmokit.tasks.task import TrainConfig
+from helpers.models import make_elmo
 
 FIXTURES = Path(__file__).parent / "tasks"
 READY = [name for name in TASKS if list(FIXTURES.glob(f"{name}.*"))]
-ELMO = make_elmo(tokeniser="words")
+ELMO = make_elmo(tokenizer="words")
 
 
 def fixture(name: str) -> Path:
@@ -193,7 +193,7 @@ def test_patience_and_decay_begin_when_something_is_found(scores, epochs, halved
     monkeypatch.setattr(run, "evaluate", lambda: {model.task.metric: float(scores[len(run.epochs)])})
     assert run.train()
     assert len(run.epochs) == epochs
-    assert run._optimiser.param_groups[0]["lr"] == pytest.approx(0.01 * 0.5**halved)
+    assert run._optimizer.param_groups[0]["lr"] == pytest.approx(0.01 * 0.5**halved)
 
 
 def test_a_run_of_before_a_setting_was_there_goes_on(tmp_path):

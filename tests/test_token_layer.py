@@ -89,7 +89,7 @@ def test_other_weights_other_words():
     assert abs(after - before).max() > 0.1
     with torch.inference_mode():
         x, mask = computed(elmo, [["one", "two"]])
-        expected = elmo.bilm.contextualise(x, mask).layers[:, 0, 1:-1].numpy()
+        expected = elmo.bilm.contextualize(x, mask).layers[:, 0, 1:-1].numpy()
     assert (after == expected).all()
 
 

@@ -10,56 +10,27 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import small_config
 from elmokit.checkpoint import Checkpoint
 from elmokit.formats.bilm_hdf5 import write_bilm
-from elmokit.pretrain.adapt import fresh_model
+from elmokit.pretrain.adaptation import fresh_model
 from elmokit.pretrain.optimizer import OptimizerConfig
 from elmokit.pretrain.perplexity import perplexity
-from elmokit.pretrain.prepared import prepare
 from elmokit.pretrain.recipe import Recipe
-from elmokit.pretrain.train import NEGATIVES, TrainConfig, Trainer
-from elmokit.text.tokens import TokeniserConfig, make_tokeniser
+from elmokit.pretrain.step import NEGATIVES, TrainConfig, Trainer
+from elmokit.text.tokens import TokenizerConfig
+from helpers.models import small_config
+from helpers.training import FAST, made_up_text, make_corpus, make_trainer
 from reference import ReferenceBiLM
-
-STEPS_BY_HEART = 450
-DEFAULT = OptimizerConfig()
-FAST = OptimizerConfig(learning_rate=0.01)
-MUON = OptimizerConfig("muon", 0.01, adamw_learning_rate=0.01, softmax_learning_rate=0.02)
-GOLDEN = Path(__file__).parent / "golden" / "loss_curve.json"
-WORDS = "the of and to in a is was he for it with as his on be at by had not are but from or have an they".split()
-
-
-def made_up_text(sentences: int, seed: int = 0, shortest: int = 2, longest: int = 12) -> str:
-    """Sentences with some order in them: each word is likely to be followed by one of two others."""
-    rng = np.random.default_rng(seed)
-    lines = []
-    for _ in range(sentences):
-        at, line = int(rng.integers(len(WORDS))), []
-        for _ in range(int(rng.integers(shortest, longest))):
-            line.append(WORDS[at])
-            at = (at * 2 + int(rng.integers(2)) + 1) % len(WORDS)
-        lines.append(" ".join([*line, "."]))
-    return "\n".join(lines) + "\n"
-
-
-def make_corpus(folder, text):
-    (folder / "text.txt").write_text(text, encoding="utf-8")
-    train, _ = prepare([folder / "text.txt"], folder / "corpus", make_tokeniser("whitespace"), split=False)
-    return train
-
-
-def make_trainer(corpus, *, ranks=None, optimizer=DEFAULT, model=None, **changes):
-    config = TrainConfig(**{"rows": 4, "steps": 5, "dropout": 0.0, "min_count": 1, **changes})
-    recipe = Recipe(
-        model=small_config(), tokeniser=TokeniserConfig("whitespace"), train=config, optimizer=optimizer
-    )
-    return Trainer(model or fresh_model(recipe, corpus), corpus, config, optimizer, ranks)
 
 
 @pytest.fixture
 def corpus(tmp_path):
     return make_corpus(tmp_path, made_up_text(40))
+
+
+STEPS_BY_HEART = 450
+MUON = OptimizerConfig("muon", 0.01, adamw_learning_rate=0.01, softmax_learning_rate=0.02)
+GOLDEN = Path(__file__).parent / "golden" / "loss_curve.json"
 
 
 def expected_losses(trainer, corpus, windows, folder, negatives=None):
@@ -299,7 +270,7 @@ def test_it_learns_two_hundred_sentences_by_heart(tmp_path):
     corpus = make_corpus(tmp_path, "\n".join(lines) + "\n")
     config = TrainConfig(rows=40, steps=16, dropout=0.0, min_count=1, state="reset")
     model = small_config(cells=128, width=32)
-    recipe = Recipe(model=model, tokeniser=TokeniserConfig("whitespace"), train=config, optimizer=FAST)
+    recipe = Recipe(model=model, tokenizer=TokenizerConfig("whitespace"), train=config, optimizer=FAST)
     trainer = Trainer(fresh_model(recipe, corpus), corpus, config, FAST)
     for i in range(STEPS_BY_HEART):
         trainer.train_step(i / STEPS_BY_HEART)

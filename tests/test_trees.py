@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmokit.tasks.trees import SCALE, Phrase, parse_tree
+from elmokit.tasks.sentiment.trees import SCALE, Phrase, parse_tree
 
 WORDS = st.text(st.sampled_from("aé한\u00a0\t'`\\/-,."), min_size=1, max_size=4)
 LABELS = st.integers(0, 4)

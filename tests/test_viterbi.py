@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmokit.tasks.viterbi import BioViterbi, bio_tags, follows
+from elmokit.tasks.nn.viterbi import BioViterbi, bio_tags, follows
 
 TAGS = bio_tags(["A", "C-A"])
 

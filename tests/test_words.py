@@ -1,4 +1,4 @@
-"""What the rule tokeniser promises: nothing lost, nothing torn, Penn habits for English."""
+"""What the rule tokenizer promises: nothing lost, nothing torn, Penn habits for English."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_decomposed_text_is_cut_in_the_same_places(text: str) -> None:
 
 
 def test_decomposition_is_not_a_no_op() -> None:
-    """Guards the test above: jamo and marks do reach the tokeniser."""
+    """Guards the test above: jamo and marks do reach the tokenizer."""
     text = unicodedata.normalize("NFD", "É.U. 한국은 café's")
     assert len(text) > len("É.U. 한국은 café's")
     assert [unicodedata.normalize("NFC", word) for word in words(text)] == ["É.U.", "한국은", "café", "'s"]

@@ -20,15 +20,15 @@ import torch
 from rich.console import Console
 
 from elmokit import Elmo, __version__
-from elmokit.analysis.classification import probe_text
-from elmokit.analysis.pairs import probe_pairs
-from elmokit.analysis.senses import probe_senses
-from elmokit.analysis.tagging import probe_tags
+from elmokit.analysis.probes.classification import probe_text
+from elmokit.analysis.probes.pairs import probe_pairs
+from elmokit.analysis.probes.senses import probe_senses
+from elmokit.analysis.probes.tagging import probe_tags
 from elmokit.atomic import write_file
 from elmokit.checkpoint import Checkpoint
+from elmokit.pretrain.corpus import PreparedCorpus
 from elmokit.pretrain.metrics import read_metrics
 from elmokit.pretrain.perplexity import perplexity
-from elmokit.pretrain.prepared import PreparedCorpus
 from elmokit.pretrain.run import CORPUS, MODEL, RUN
 
 ROOT = Path(__file__).parent.parent
@@ -151,7 +151,7 @@ A small {LANGUAGES[language]} ELMo (Peters et al. 2018). `Elmo.from_pretrained("
 | layers | {model.bilm.config.layers}, each {model.bilm.config.width} wide |
 | LSTM | {lstm.layers} layers, {lstm.cells} cells projected to {lstm.width} a direction |
 | spelling | {model.mapper.kind}, {model.mapper.width} characters a token |
-| tokeniser | {model.tokeniser.name}, {model.tokeniser.normalise} |
+| tokenizer | {model.tokenizer.name}, {model.tokenizer.normalize} |
 | parameters | {sizes[0]:,} and {sizes[1]:,} of the softmax, stored as float16 |
 | predicts | {len(model.vocabulary or ()):,} words |
 
@@ -202,7 +202,7 @@ def main() -> None:
     torch.set_num_threads(arguments.threads or torch.get_num_threads())
     console, name, run = Console(), arguments.name, arguments.run
     docs = (arguments.out or ROOT / "docs/models") / name
-    target = arguments.out / "model" if arguments.out else ROOT / "src/elmokit/models" / name
+    target = arguments.out / "model" if arguments.out else ROOT / "src/elmokit/data/models" / name
     model = Checkpoint.load(run / MODEL)
     model.save(target, precision="float16", overwrite=True)
     shipped = Elmo.from_pretrained(target)  # as it is shipped: rounded

@@ -1,4 +1,4 @@
-"""A model as one folder: config.json, model.safetensors, mapper.json, tokeniser.json, README.md (the model
+"""A model as one folder: config.json, model.safetensors, mapper.json, tokenizer.json, README.md (the model
 card) and, where the model still predicts words, vocabulary.txt and head.safetensors.
 
 The folder appears whole or not at all. config.json lists the other files' digests; loading checks those, and
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,16 +24,18 @@ from torch import Tensor, nn
 from elmokit import __version__
 from elmokit.atomic import replacing_folder
 from elmokit.config import build, dump, parse_json
+from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.language_head import LanguageHead
 from elmokit.text.characters import TokenMapper
-from elmokit.text.tokens import TokeniserConfig
+from elmokit.text.tokens import TokenizerConfig
 from elmokit.text.vocabulary import Vocabulary, make_mapper
 
 FORMAT, VERSION = "elmokit", 1
 CONFIG, WEIGHTS, HEAD, MAPPER = "config.json", "model.safetensors", "head.safetensors", "mapper.json"
-TOKENISER, VOCABULARY, CARD = "tokeniser.json", "vocabulary.txt", "README.md"
+TOKENIZER, VOCABULARY, CARD = "tokenizer.json", "vocabulary.txt", "README.md"
+OLD_TOKENIZER = "tokeniser.json"  # 0.1.0's name of that file
 Precision = Literal["float32", "float16"]
 DTYPES = {"float32": torch.float32, "float16": torch.float16}
 
@@ -44,7 +46,7 @@ class Checkpoint:
 
     bilm: BiLM
     mapper: TokenMapper
-    tokeniser: TokeniserConfig
+    tokenizer: TokenizerConfig
     vocabulary: Vocabulary | None = None
     head: LanguageHead | None = None
     card: str | None = None  # the text of README.md; one is written where there is none
@@ -52,12 +54,12 @@ class Checkpoint:
     def __post_init__(self) -> None:
         if self.head is not None and (self.vocabulary is None or len(self.vocabulary) != len(self.head.bias)):
             found = "none" if self.vocabulary is None else f"{len(self.vocabulary)} words"
-            raise ValueError(f"the softmax head predicts {len(self.head.bias)} words, the vocabulary has {found}")
+            raise UserError(f"the softmax head predicts {len(self.head.bias)} words, the vocabulary has {found}")
 
         encoder, (characters, words) = self.bilm.config.encoder, self.mapper.table_sizes
         known = encoder.characters if isinstance(encoder, CharEncoderConfig) and encoder.filters else 0
         if (known, encoder.words) != (characters, words):
-            raise ValueError(
+            raise UserError(
                 f"the token encoder has tables of {known} characters and {encoder.words} words, "
                 f"its mapper makes ids for {characters} and {words}"
             )
@@ -74,11 +76,11 @@ class Checkpoint:
     def save(self, folder: str | Path, *, precision: Precision = "float32", overwrite: bool = False) -> None:
         """Write the folder, whole or not at all. float16 halves the file; loading makes float32 of it again."""
         if precision not in DTYPES:
-            raise ValueError(f"precision: expected one of {', '.join(DTYPES)}, found {precision!r}")
+            raise UserError(f"precision: expected one of {', '.join(DTYPES)}, found {precision!r}")
         files = {
             WEIGHTS: _tensor_bytes(self.bilm, precision),
             MAPPER: _json(self.mapper.to_dict()),
-            TOKENISER: _json(dump(self.tokeniser)),
+            TOKENIZER: _json(dump(self.tokenizer)),
             CARD: (self.card or self._default_card(precision)).encode("utf-8"),
         }
         if self.head is not None:
@@ -106,9 +108,10 @@ class Checkpoint:
         folder = Path(folder)
         config = read_config(folder)
         contents = {name: _unseal(folder / name, seal) for name, seal in config.files.items()}
-        for name in (WEIGHTS, MAPPER, TOKENISER):
+        tokenizer = tokenizer_file(contents)
+        for name in (WEIGHTS, MAPPER, tokenizer):
             if name not in contents:
-                raise ValueError(f"{folder / CONFIG}: lists no {name}")
+                raise UserError(f"{folder / CONFIG}: lists no {name}")
         with torch.device("meta"):  # no memory and no random numbers for weights that are about to be replaced
             bilm = BiLM(config.model)
         _load_tensors(bilm, contents[WEIGHTS], config.precision, folder / WEIGHTS)
@@ -122,7 +125,7 @@ class Checkpoint:
         return cls(
             bilm.eval(),
             make_mapper(parse_json(contents[MAPPER], folder / MAPPER)),
-            build(TokeniserConfig, parse_json(contents[TOKENISER], folder / TOKENISER), "tokeniser"),
+            build(TokenizerConfig, parse_json(contents[tokenizer], folder / tokenizer), "tokenizer"),
             vocabulary,
             head,
             card.read_text(encoding="utf-8", errors="replace") if card.is_file() else None,
@@ -139,7 +142,7 @@ Written by elmokit {__version__}. Load it with `Elmo.from_pretrained("this folde
 | layers | {config.layers}, each {config.width} wide |
 | LSTM | {config.lstm.layers} layers, {config.lstm.cells} cells projected to {config.lstm.width} a direction |
 | token encoder | {config.encoder.kind} |
-| tokeniser | {self.tokeniser.name}, {self.tokeniser.normalise} |
+| tokenizer | {self.tokenizer.name}, {self.tokenizer.normalize} |
 | parameters | {sum(p.numel() for p in self.bilm.parameters()):,}, stored as {precision} |
 | predicts | {f"{len(self.vocabulary):,} words" if self.vocabulary else "no words (no softmax head)"} |
 
@@ -163,6 +166,11 @@ class CheckpointConfig:
     softmax_width: int = 0  # as in training: 0, as wide as a direction
 
 
+def tokenizer_file(names: Container[str]) -> str:
+    """What the tokenizer's file is called among a model's files."""
+    return OLD_TOKENIZER if OLD_TOKENIZER in names else TOKENIZER
+
+
 def is_checkpoint(folder: Path) -> bool:
     try:
         return bool(json.loads((folder / CONFIG).read_bytes()).get("format") == FORMAT)
@@ -173,31 +181,31 @@ def is_checkpoint(folder: Path) -> bool:
 def read_config(folder: Path) -> CheckpointConfig:
     path = folder / CONFIG
     if not path.is_file():
-        raise ValueError(f"{folder} is not a model folder: it has no {CONFIG}")
+        raise UserError(f"{folder} is not a model folder: it has no {CONFIG}")
     table = parse_json(path.read_bytes(), path)
     if table.get("format") != FORMAT:
-        raise ValueError(f"{path}: expected format {FORMAT!r}, found {table.get('format')!r}")
+        raise UserError(f"{path}: expected format {FORMAT!r}, found {table.get('format')!r}")
     if table.get("version") != VERSION:
-        raise ValueError(
+        raise UserError(
             f"{path}: this elmokit reads version {VERSION}, found version {table.get('version')!r}, "
             f"written by elmokit {table.get('elmokit', '?')}: update elmokit, or save the model again with it"
         )
     if table.get("sha256") != config_digest(table):
-        raise ValueError(f"{path}: its digest is not the one inside it: the file was changed or damaged")
+        raise UserError(f"{path}: its digest is not the one inside it: the file was changed or damaged")
     files = table.get("files")
     if table.get("precision") not in DTYPES or not isinstance(files, dict):
-        raise ValueError(f"{path}: expected a precision of {', '.join(DTYPES)} and a table of files")
+        raise UserError(f"{path}: expected a precision of {', '.join(DTYPES)} and a table of files")
     softmax_width = table.get("softmax_width", 0)
     if type(softmax_width) is not int or softmax_width < 0:
-        raise ValueError(f"{path}: softmax_width: expected an integer, 0 or more, found {softmax_width!r}")
+        raise UserError(f"{path}: softmax_width: expected an integer, 0 or more, found {softmax_width!r}")
     foreign = next((name for name in files if Path(name).name != name), None)
     if foreign is not None:
-        raise ValueError(f"{path}: expected names of files in this folder, found {foreign!r}")
+        raise UserError(f"{path}: expected names of files in this folder, found {foreign!r}")
     try:
         model = build(BiLMConfig, table.get("model", {}), "model")
         seals = {name: build(FileSeal, seal, f"files.{name}") for name, seal in files.items()}
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise UserError(f"{path}: {error}") from None
     return CheckpointConfig(table["precision"], model, seals, softmax_width)
 
 
@@ -217,12 +225,12 @@ def _seal(content: bytes) -> dict[str, Any]:
 
 def _unseal(path: Path, seal: FileSeal) -> bytes:
     if not path.is_file():
-        raise ValueError(f"{path}: listed in {CONFIG}, but missing: the folder is incomplete")
+        raise UserError(f"{path}: listed in {CONFIG}, but missing: the folder is incomplete")
     content = path.read_bytes()
     if len(content) != seal.bytes:
-        raise ValueError(f"{path}: expected {seal.bytes:,} bytes, found {len(content):,}: copy it again")
+        raise UserError(f"{path}: expected {seal.bytes:,} bytes, found {len(content):,}: copy it again")
     if hashlib.sha256(content).hexdigest() != seal.sha256:
-        raise ValueError(f"{path}: its digest is not the one in {CONFIG}: the file was changed or damaged")
+        raise UserError(f"{path}: its digest is not the one in {CONFIG}: the file was changed or damaged")
     return content
 
 
@@ -231,7 +239,7 @@ def _tensor_bytes(module: nn.Module, precision: Precision) -> bytes:
     for name, tensor in module.state_dict().items():
         tensors[name] = tensor.detach().cpu().to(DTYPES[precision]).contiguous()
         if not torch.isfinite(tensors[name]).all():
-            raise ValueError(f"{name} holds values that {precision} cannot hold")
+            raise UserError(f"{name} holds values that {precision} cannot hold")
     return save(tensors)
 
 
@@ -239,11 +247,11 @@ def _load_tensors(module: nn.Module, content: bytes, precision: Precision, path:
     try:
         tensors = load(content)
     except SafetensorError as error:
-        raise ValueError(f"{path}: not a valid safetensors file: {error}") from None
+        raise UserError(f"{path}: not a valid safetensors file: {error}") from None
     check_tensors(module.state_dict(), tensors, path)
     for name, tensor in tensors.items():
         if tensor.dtype != DTYPES[precision]:
-            raise ValueError(f"{path}: {name}: expected {precision}, found {str(tensor.dtype)[6:]}")
+            raise UserError(f"{path}: {name}: expected {precision}, found {str(tensor.dtype)[6:]}")
     module.load_state_dict({name: tensor.float() for name, tensor in tensors.items()}, assign=True)
 
 
@@ -251,11 +259,11 @@ def check_tensors(expected: Mapping[str, Tensor], found: Mapping[str, Any], path
     """Same names, same shapes; else a ValueError that says what was expected and what was found."""
     for name in expected:
         if name not in found:
-            raise ValueError(f"{path}: expected {name} of shape {tuple(expected[name].shape)}, found none")
+            raise UserError(f"{path}: expected {name} of shape {tuple(expected[name].shape)}, found none")
     for name in found:
         if name not in expected:
-            raise ValueError(f"{path}: found {name} {tuple(found[name].shape)}, which the config has no place for")
+            raise UserError(f"{path}: found {name} {tuple(found[name].shape)}, which the config has no place for")
         if tuple(found[name].shape) != tuple(expected[name].shape):
-            raise ValueError(
+            raise UserError(
                 f"{path}: {name}: expected shape {tuple(expected[name].shape)}, found {tuple(found[name].shape)}"
             )

@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from elmokit.atomic import replacing
-from elmokit.formats import open_checkpoint
+from elmokit.errors import UserError
 from elmokit.formats.bilm_hdf5 import read_bilm
 from elmokit.hdf5 import new_hdf5
 from elmokit.model.bilm import BiLM, add_boundaries, token_mask
 from elmokit.model.scalar_mix import ScalarMix
 from elmokit.model.state import CarryState, StatePolicy, ZeroState
+from elmokit.sources import open_checkpoint
 from elmokit.text.batches import pad
 from elmokit.text.characters import ByteMapper
 
@@ -55,7 +56,7 @@ class ElmoOutput(TypedDict):
 
 
 def batch_to_ids(batch: Sequence[Sequence[str]]) -> Tensor:
-    """Tokenised sentences -> character ids [B, T, 50], zeros where a sentence has ended."""
+    """Tokenized sentences -> character ids [B, T, 50], zeros where a sentence has ended."""
     return _ids(ByteMapper(published=True), batch)
 
 
@@ -64,7 +65,7 @@ class Elmo(nn.Module):
 
     options_file, weight_file    the published pair; or a folder of ours, and None.
     requires_grad                also train the biLM.
-    do_layer_norm                normalise each layer over the whole batch before it is mixed.
+    do_layer_norm                normalize each layer over the whole batch before it is mixed.
     vocab_to_cache               words whose token vectors are computed once, here; `forward` then looks up
                                  `word_inputs`, numbered as this list is. Number 0 is padding.
     scalar_mix_parameters        weights of the layers before softmax, the same for every mix; not trained.
@@ -91,9 +92,9 @@ class Elmo(nn.Module):
     ) -> None:
         super().__init__()
         if num_output_representations < 1:
-            raise ValueError(f"expected 1 or more output representations, found {num_output_representations}")
+            raise UserError(f"expected 1 or more output representations, found {num_output_representations}")
         if module is not None and (options_file is not None or weight_file is not None):
-            raise ValueError("module takes the place of options_file and weight_file: give None for both")
+            raise UserError("module takes the place of options_file and weight_file: give None for both")
         if module is None:
             module = _ElmoBiLm(options_file, weight_file, requires_grad, vocab_to_cache, stateful=stateful)
         bilm: Any = module  # or what behaves like one
@@ -122,7 +123,7 @@ class Elmo(nn.Module):
     def forward(self, inputs: Tensor, word_inputs: Tensor | None = None) -> ElmoOutput:
         """inputs [..., T, 50]; word_inputs [..., T], looked up where there is a cache."""
         if inputs.dim() < 3:
-            raise ValueError(f"expected ids [B, T, 50] as batch_to_ids makes them, found {list(inputs.shape)}")
+            raise UserError(f"expected ids [B, T, 50] as batch_to_ids makes them, found {list(inputs.shape)}")
         outer = inputs.shape[:-2] if word_inputs is None else word_inputs.shape[:-1]
         words = None if word_inputs is None else word_inputs.flatten(0, -2)
         output = self._elmo_lstm(inputs.flatten(0, -3), words)
@@ -150,7 +151,7 @@ class ElmoEmbedder:
     ) -> None:
         devices = torch.cuda.device_count()
         if cuda_device >= devices:
-            raise ValueError(f"cuda_device {cuda_device}: found {devices} CUDA devices; -1 is the CPU")
+            raise UserError(f"cuda_device {cuda_device}: found {devices} CUDA devices; -1 is the CPU")
         self.elmo_bilm = _ElmoBiLm(options_file, weight_file, stateful=stateful)
         self.cuda_device = cuda_device
         if cuda_device >= 0:
@@ -180,7 +181,7 @@ class ElmoEmbedder:
     def embed_sentences(self, sentences: Iterable[Sequence[str]], batch_size: int = 64) -> Iterator[Vectors]:
         """One array for each sentence, in order, as the batches are done."""
         if batch_size < 1:
-            raise ValueError(f"batch_size: expected 1 or more, found {batch_size}")
+            raise UserError(f"batch_size: expected 1 or more, found {batch_size}")
         rest = iter(sentences)
         while batch := list(islice(rest, batch_size)):
             yield from self.embed_batch(batch)
@@ -194,21 +195,21 @@ class ElmoEmbedder:
         forget_sentences: bool = False,
         use_sentence_keys: bool = False,
     ) -> None:
-        """A file of tokenised sentences, one a line -> HDF5 with a dataset for each.
+        """A file of tokenized sentences, one a line -> HDF5 with a dataset for each.
 
         A dataset's key is the line's number from 0, and "sentence_to_index" holds JSON of sentence -> key,
         unless `forget_sentences`; with `use_sentence_keys` the key is the sentence itself. output_format
         "all" writes [L, T, D], "top" the last layer and "average" the mean of the layers, both [T, D].
         """
         if output_format not in ("all", "top", "average"):
-            raise ValueError(f"output_format: expected all, top or average, found {output_format!r}")
+            raise UserError(f"output_format: expected all, top or average, found {output_format!r}")
         with open(input_file, encoding="utf-8") if isinstance(input_file, str | Path) else input_file as lines:
             sentences = [line.strip() for line in lines]
         blank = [str(number) for number, sentence in enumerate(sentences, 1) if not sentence]
         if blank:
-            raise ValueError(f"expected a sentence a line, found empty lines ({', '.join(blank)}): remove them")
+            raise UserError(f"expected a sentence a line, found empty lines ({', '.join(blank)}): remove them")
         if use_sentence_keys and len(set(sentences)) < len(sentences):
-            raise ValueError("sentences that are keys must differ, found repeated ones: use line numbers")
+            raise UserError("sentences that are keys must differ, found repeated ones: use line numbers")
         keys = sentences if use_sentence_keys else [str(number) for number in range(len(sentences))]
         vectors = self.embed_sentences((sentence.split() for sentence in sentences), batch_size)
         with replacing(Path(output_file_path)) as temporary, new_hdf5(temporary) as (file, check):
@@ -218,7 +219,7 @@ class ElmoEmbedder:
                 try:
                     file.create_dataset(key, data=shown)
                 except (ValueError, TypeError, OSError) as error:  # such as "." or "a/b" after "a"
-                    raise ValueError(f"{key!r} cannot be an HDF5 key: use line numbers ({error})") from None
+                    raise UserError(f"{key!r} cannot be an HDF5 key: use line numbers ({error})") from None
             if not forget_sentences and not use_sentence_keys:
                 index = json.dumps(dict(zip(sentences, keys, strict=True)))
                 file.create_dataset("sentence_to_index", data=[index], dtype=h5py.string_dtype())
@@ -270,10 +271,10 @@ class _ElmoBiLm(nn.Module):
             x = table(ids[..., 0])
         else:  # also for a word that is not in the cache: its characters are known
             if inputs.shape[-1] != self.mapper.width:
-                raise ValueError(f"expected {self.mapper.width} ids a token, found {inputs.shape[-1]}")
+                raise UserError(f"expected {self.mapper.width} ids a token, found {inputs.shape[-1]}")
             ids = add_boundaries(inputs, self.begin, self.end)
             x = self.bilm.encoder(ids)
-        output = self.bilm.contextualise(x, token_mask(ids), self.states.before(len(ids)))
+        output = self.bilm.contextualize(x, token_mask(ids), self.states.before(len(ids)))
         self.states.after(output.state)
         return {"activations": output.layers, "mask": output.mask}
 
@@ -287,13 +288,13 @@ class _ScalarMix(ScalarMix):
 
 def _load(options_file: str | Path | None, weight_file: str | Path | None) -> tuple[BiLM, ByteMapper]:
     if options_file is None:
-        raise ValueError("no model given: download the options and weights files first and give their paths")
+        raise UserError("no model given: download the options and weights files first and give their paths")
     for file in (options_file, weight_file):
         if "://" in str(file):
-            raise ValueError(f"expected a path, found {file}: download the file first and give its path")
+            raise UserError(f"expected a path, found {file}: download the file first and give its path")
     checkpoint = open_checkpoint(options_file) if weight_file is None else read_bilm(options_file, weight_file)
     if not isinstance(checkpoint.mapper, ByteMapper):
-        raise ValueError(
+        raise UserError(
             f"{options_file}: expected a model over UTF-8 bytes, this one reads other ids: use elmokit.Elmo"
         )
     return checkpoint.bilm, checkpoint.mapper
@@ -301,7 +302,7 @@ def _load(options_file: str | Path | None, weight_file: str | Path | None) -> tu
 
 def _ids(mapper: ByteMapper, batch: Sequence[Sequence[str]]) -> Tensor:
     if isinstance(batch, str) or any(isinstance(sentence, str) for sentence in batch):
-        raise ValueError("expected lists of tokens, found a string where a list should be: split it first")
+        raise UserError("expected lists of tokens, found a string where a list should be: split it first")
     return torch.from_numpy(pad(mapper, batch, boundaries=False))
 
 

@@ -17,12 +17,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from elmokit.errors import UserError
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
 T = TypeVar("T")
+OLD_SPELLINGS = {"tokeniser": "tokenizer", "normalise": "normalize", "optimiser": "optimizer"}  # 0.1.0's
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -34,16 +37,27 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return "known: " + (", ".join(names) or "none")
 
 
+def present_name(name: str) -> str:
+    """A key or a dotted name as it is spelled today, where 0.1.0 spelled it otherwise."""
+    first, dot, rest = name.partition(".")
+    return OLD_SPELLINGS.get(first, first) + dot + rest
+
+
+def present_names(table: Mapping[str, T]) -> dict[str, T]:
+    return {present_name(name): value for name, value in table.items()}
+
+
 def build(cls: type[T], table: Mapping[str, Any], where: str = "") -> T:
-    """Make the dataclass `cls` from a table; unknown keys, missing keys and wrong types are ValueErrors."""
+    """Make the dataclass `cls` from a table; unknown keys, missing keys and wrong types are UserErrors."""
     assert dataclasses.is_dataclass(cls)
     if not isinstance(table, Mapping):
-        raise ValueError(f"{where or 'config'}: expected a table of settings, found {table!r}")
+        raise UserError(f"{where or 'config'}: expected a table of settings, found {table!r}")
+    table = present_names(table)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     hints = typing.get_type_hints(cls)
     for key in table:
         if key not in fields:
-            raise ValueError(f"unknown key '{_join(where, key)}': {suggest(key, fields)}")
+            raise UserError(f"unknown key '{_join(where, key)}': {suggest(key, fields)}")
     missing = [
         name
         for name, field in fields.items()
@@ -52,12 +66,12 @@ def build(cls: type[T], table: Mapping[str, Any], where: str = "") -> T:
         and field.default_factory is dataclasses.MISSING
     ]
     if missing:
-        raise ValueError(f"missing key '{_join(where, missing[0])}'")
+        raise UserError(f"missing key '{_join(where, missing[0])}'")
     values = {key: _value(hints[key], value, _join(where, key)) for key, value in table.items()}
     try:
         return cls(**values)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}" if where else str(error)) from None
+    except UserError as error:
+        raise UserError(f"{where}: {error}" if where else str(error)) from None
 
 
 def dump(config: Any) -> dict[str, Any]:
@@ -79,9 +93,9 @@ def read_toml(path: Path) -> dict[str, Any]:
         table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
         return table
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: expected UTF-8 text, found {error.reason} at byte {error.start}") from None
+        raise UserError(f"{path}: expected UTF-8 text, found {error.reason} at byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path}: not valid TOML: {error}") from None
+        raise UserError(f"{path}: not valid TOML: {error}") from None
 
 
 def parse_json(content: bytes, path: Path) -> dict[str, Any]:
@@ -89,20 +103,20 @@ def parse_json(content: bytes, path: Path) -> dict[str, Any]:
     try:
         table = json.loads(content)
     except ValueError as error:
-        raise ValueError(f"{path}: not valid JSON: {error}") from None
+        raise UserError(f"{path}: not valid JSON: {error}") from None
     if not isinstance(table, dict):
-        raise ValueError(f"{path}: expected a JSON object, found {type(table).__name__}")
+        raise UserError(f"{path}: expected a JSON object, found {type(table).__name__}")
     return table
 
 
 def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     """Apply dotted `a.b=v` settings; v is read as TOML, and as a plain string where it is not TOML."""
-    result: dict[str, Any] = {k: dict(v) if isinstance(v, Mapping) else v for k, v in table.items()}
+    result = {k: dict(v) if isinstance(v, Mapping) else v for k, v in present_names(table).items()}
     for setting in settings:
         path, equals, text = setting.partition("=")
-        keys = [key.strip() for key in path.split(".")]
+        keys = [present_name(key.strip()) for key in path.split(".")]
         if not equals or not all(keys):
-            raise ValueError(f"expected a setting such as model.lstm.cells=512, found {setting!r}")
+            raise UserError(f"expected a setting such as model.lstm.cells=512, found {setting!r}")
         try:
             value = tomllib.loads(f"v = {text.strip()}")["v"]
         except tomllib.TOMLDecodeError:
@@ -111,7 +125,7 @@ def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any
         for depth, key in enumerate(keys[:-1], start=1):
             child = inner.get(key, {})
             if not isinstance(child, Mapping):
-                raise ValueError(f"'{'.'.join(keys[:depth])}' is a value, not a table: cannot set {path!r}")
+                raise UserError(f"'{'.'.join(keys[:depth])}' is a value, not a table: cannot set {path!r}")
             inner[key] = dict(child)
             inner = inner[key]
         inner[keys[-1]] = value
@@ -132,14 +146,14 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         return _choice(arguments, value, where)
     if origin is typing.Literal:
         if value not in arguments:
-            raise ValueError(f"'{where}': expected one of {_listing(arguments)}, found {value!r}")
+            raise UserError(f"'{where}': expected one of {_listing(arguments)}, found {value!r}")
         return value
     if origin is tuple:
         return _tuple(arguments, value, where)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
-        raise ValueError(f"'{where}': expected {hint.__name__}, found {value!r}")
+        raise UserError(f"'{where}': expected {hint.__name__}, found {value!r}")
     return value
 
 
@@ -151,19 +165,19 @@ def _choice(hints: tuple[Any, ...], value: Any, where: str) -> Any:
         return _value(hints[0], value, where)
     kinds = {hint.kind: hint for hint in hints}
     if not isinstance(value, Mapping) or "kind" not in value:
-        raise ValueError(f"'{where}': expected a table with kind = one of {_listing(kinds)}, found {value!r}")
+        raise UserError(f"'{where}': expected a table with kind = one of {_listing(kinds)}, found {value!r}")
     if value["kind"] not in kinds:
-        raise ValueError(f"'{where}.kind': expected one of {_listing(kinds)}, found {value['kind']!r}")
+        raise UserError(f"'{where}.kind': expected one of {_listing(kinds)}, found {value['kind']!r}")
     return build(kinds[value["kind"]], value, where)
 
 
 def _tuple(hints: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
     if not isinstance(value, (list, tuple)):
-        raise ValueError(f"'{where}': expected a list, found {value!r}")
+        raise UserError(f"'{where}': expected a list, found {value!r}")
     if len(hints) == 2 and hints[1] is Ellipsis:
         hints = (hints[0],) * len(value)
     if len(hints) != len(value):
-        raise ValueError(f"'{where}': expected {len(hints)} values, found {value!r}")
+        raise UserError(f"'{where}': expected {len(hints)} values, found {value!r}")
     return tuple(_value(hint, item, f"{where}[{i}]") for i, (hint, item) in enumerate(zip(hints, value)))
 
 

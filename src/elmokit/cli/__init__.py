@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from typing import Annotated
 
@@ -26,6 +27,9 @@ from elmokit.cli.score import score
 from elmokit.cli.similar import similar
 from elmokit.cli.study import study
 from elmokit.cli.task import task
+from elmokit.errors import UserError
+
+DEBUG = "ELMOKIT_DEBUG"  # 1: a bug is shown with its traceback
 
 app = typer.Typer(
     name="elmo",
@@ -45,8 +49,8 @@ for group in (index, probe, task):
     app.add_typer(group)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(asked: bool) -> None:
+    if asked:
         typer.echo(f"elmokit {__version__}")
         raise typer.Exit
 
@@ -61,17 +65,34 @@ def _root(
 
 
 def main() -> None:
-    """What a user did wrong, or what the machine refused, is one line; anything else is our bug: a traceback."""
+    """What a user did wrong, or what the machine refused, is one line; anything else is a bug, and says so."""
     try:
         app()
-    except ValueError as error:
+    except UserError as error:
         _fail(str(error))
-    except OSError as error:
-        if error.errno is None:
+    except Exception as error:
+        if os.environ.get(DEBUG, "0") not in ("", "0"):
             raise
-        where = f" ({error.filename})" if error.filename else ""
-        hint = ": free some space, then run the same command again" if error.errno == errno.ENOSPC else ""
-        _fail(f"{error.strerror}{where}{hint}")
+        _fail(refusal(error) or bug(error))
+
+
+def refusal(error: Exception) -> str | None:
+    """What the machine refused: a file that is not there, a full disk, too little memory."""
+    if isinstance(error, MemoryError):
+        return str(error) or "not enough memory"
+    if not isinstance(error, OSError) or error.errno is None:
+        return None
+    where = f" ({error.filename})" if error.filename else ""
+    hint = ": free some space, then run the same command again" if error.errno == errno.ENOSPC else ""
+    return f"{error.strerror}{where}{hint}"
+
+
+def bug(error: Exception) -> str:
+    what = " ".join([f"{type(error).__name__}:", *str(error).split()])
+    return (
+        f"{what}\nThis is a bug in elmokit {__version__}, please report it. "
+        f"{DEBUG}=1 before the same command shows where it happened."
+    )
 
 
 def _fail(message: str) -> None:

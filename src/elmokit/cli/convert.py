@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from elmokit.errors import UserError
+
 
 def convert(
     source: Annotated[
@@ -38,15 +40,15 @@ def convert(
     `elmo convert my-elmo for-allennlp --to bilm`
     """
     from elmokit.atomic import replacing_folder
-    from elmokit.formats import open_checkpoint
     from elmokit.formats.bilm_hdf5 import read_bilm, write_bilm
+    from elmokit.sources import open_checkpoint
 
     if to == "bilm" and precision != "float32":
-        raise ValueError("bilm-tf's format holds float32 only: leave --precision out")
+        raise UserError("bilm-tf's format holds float32 only: leave --precision out")
     if output.exists() and not overwrite:
-        raise ValueError(f"{output} exists already: choose another name, or --overwrite it")
+        raise UserError(f"{output} exists already: choose another name, or --overwrite it")
     if options is None and Path(source).is_file():
-        raise ValueError(f"{source} is a weights file: name the options.json that goes with it by --options")
+        raise UserError(f"{source} is a weights file: name the options.json that goes with it by --options")
     checkpoint = open_checkpoint(source) if options is None else read_bilm(options, source)
     if to == "elmokit":
         checkpoint.save(output, precision=precision, overwrite=overwrite)

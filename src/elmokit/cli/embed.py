@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from elmokit.cli.options import Model, OnBadLine, Split, Threads, Tokeniser, use_threads
+from elmokit.cli.shared.options import Model, OnBadLine, Split, Threads, Tokenizer, use_threads
+from elmokit.cli.shared.signals import interrupt, stoppable
+from elmokit.errors import UserError
 
 if TYPE_CHECKING:
     from elmokit.embed.job import EmbedJob, Summary
@@ -29,7 +29,7 @@ def embed(
         Literal["none", "mean", "max"], typer.Option(help="One vector a sentence instead of one a token.")
     ] = "none",
     dtype: Annotated[Literal["float32", "float16"], typer.Option(help="float16 halves the file.")] = "float32",
-    tokeniser: Tokeniser = None,
+    tokenizer: Tokenizer = None,
     split: Split = False,
     on_bad_line: OnBadLine = "refuse",
     state: Annotated[
@@ -58,7 +58,7 @@ def embed(
 
     `zcat text.gz | elmo embed - -o vectors.parquet -m MODEL --layers mean --dtype float16`
 
-    `elmo embed book.txt -o book.npz -m MODEL --split --tokeniser words --pooling mean`
+    `elmo embed book.txt -o book.npz -m MODEL --split --tokenizer words --pooling mean`
     """
     use_threads(threads)
     from elmokit.embed.embedder import Elmo
@@ -73,7 +73,7 @@ def embed(
         model,
         state=state,
         warm_text=warm,
-        tokeniser=tokeniser,
+        tokenizer=tokenizer,
         device=device,
         batch_tokens=batch_tokens,
         weights=weights,
@@ -89,9 +89,9 @@ def embed(
         on_bad_line=on_bad_line,
     )
     job.check(overwrite)
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
-        summary = _run(job, overwrite, restart)
+        with stoppable(interrupt):
+            summary = _run(job, overwrite, restart)
     except KeyboardInterrupt:
         typer.echo(
             f"stopped; what was done is kept in {job.scratch_folder}: run the same command to go on", err=True
@@ -112,13 +112,9 @@ def _layers(text: str) -> Literal["all", "mean"] | int | list[float]:
     try:
         return [float(weight) for weight in text.split(",")]
     except ValueError:
-        raise ValueError(
+        raise UserError(
             f"--layers: expected all, mean, a number or weights such as 0.2,0.5,0.3, found {text!r}"
         ) from None
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _run(job: EmbedJob, overwrite: bool, restart: bool) -> Summary:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.options import AsJson, Model, Tokeniser
+from elmokit.cli.shared.options import AsJson, Model, Tokenizer
 
 
 def fill(
@@ -15,7 +15,7 @@ def fill(
     *,
     model: Model,
     top: Annotated[int, typer.Option(min=1, help="So many candidates.")] = 10,
-    tokeniser: Tokeniser = None,
+    tokenizer: Tokenizer = None,
     as_json: AsJson = False,
 ) -> None:
     """The words that fit best in place of `___`, by what is before it and what is after it together.
@@ -27,13 +27,13 @@ def fill(
 
     `elmo fill "He went to the ___ ." --model MODEL --top 5`
     """
-    from elmokit.formats import open_checkpoint
     from elmokit.pretrain.perplexity import fill
-    from elmokit.text.tokens import TokeniserConfig, make_tokeniser
+    from elmokit.sources import open_checkpoint
+    from elmokit.text.tokens import TokenizerConfig, make_tokenizer
 
     checkpoint = open_checkpoint(model)
-    config = checkpoint.tokeniser
-    splitter = make_tokeniser(TokeniserConfig(tokeniser, config.normalise) if tokeniser else config)
+    config = checkpoint.tokenizer
+    splitter = make_tokenizer(TokenizerConfig(tokenizer, config.normalize) if tokenizer else config)
     candidates = fill(checkpoint, splitter.tokens(sentence), top=top)
     if as_json:
         rows = [candidate._asdict() for candidate in candidates]

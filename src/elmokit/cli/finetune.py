@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmokit.cli.options import OnBadLine, Threads, use_threads
-from elmokit.cli.training import (
+from elmokit.cli.shared.options import OnBadLine, Threads, use_threads
+from elmokit.cli.shared.training import (
     CheckpointMinutes,
     Epochs,
     Evaluations,
@@ -27,6 +27,7 @@ from elmokit.cli.training import (
     tell_outcome,
     train,
 )
+from elmokit.errors import UserError
 
 if TYPE_CHECKING:
     from elmokit.pretrain.run import Run
@@ -77,32 +78,30 @@ def finetune(
     try:
         if resume:
             if model or texts:
-                raise ValueError(
-                    "--resume goes on with the model and text that the run began with: leave them out"
-                )
+                raise UserError("--resume goes on with the model and text that the run began with: leave them out")
             run = Run.open(out, ranks)
         else:
             if not model or not texts:
-                raise ValueError("expected a model and the text of a domain, or --resume")
-            from elmokit.formats import open_checkpoint
-            from elmokit.pretrain.adapt import extend_vocabulary, word_counts
+                raise UserError("expected a model and the text of a domain, or --resume")
+            from elmokit.pretrain.adaptation import extend_vocabulary, word_counts
             from elmokit.pretrain.recipe import load_recipe
+            from elmokit.sources import open_checkpoint
 
             if ranks.first:  # the others may come after it has begun to write
                 check_out(out)
             start = open_checkpoint(model)
             if start.head is None:
-                raise ValueError(
+                raise UserError(
                     f"{model} predicts no words (it has no softmax head), so it cannot be trained further"
                 )
             chosen = load_recipe(recipe, settings or [])
             if chosen.train.softmax_width not in (0, start.head.softmax_width):
-                raise ValueError(
+                raise UserError(
                     f"train.softmax_width: expected the model's own, {start.head.softmax_width}, or 0, "
                     f"found {chosen.train.softmax_width}: finetuning keeps the model's softmax"
                 )
             corpus = prepare_text(
-                texts, out, start.tokeniser, chosen.train.seed, held_out, sentences, on_bad_line, workers, ranks
+                texts, out, start.tokenizer, chosen.train.seed, held_out, sentences, on_bad_line, workers, ranks
             )
             if ranks.first:
                 if new_words:
@@ -142,15 +141,15 @@ def _compare(run: Run, general: Path | None) -> None:
     from elmokit.pretrain.perplexity import perplexity
     from elmokit.pretrain.run import MODEL, START
     from elmokit.text.corpus import LineReader
-    from elmokit.text.tokens import make_tokeniser
+    from elmokit.text.tokens import make_tokenizer
 
     texts: dict[str, list[list[str]]] = {}
     if run.held_out is not None:
         texts["domain, held out"] = list(run.held_out_sentences())
     if general is not None:
-        tokeniser = make_tokeniser(run.trainer.model.tokeniser)
+        tokenizer = make_tokenizer(run.trainer.model.tokenizer)
         with LineReader(general) as lines:
-            sentences = [tokeniser.tokens(s) for line in lines for s in tokeniser.sentences(line.text)]
+            sentences = [tokenizer.tokens(s) for line in lines for s in tokenizer.sentences(line.text)]
         texts[f"general ({general})"] = sentences[: run.config.held_out_sentences]
     before, after = (Checkpoint.load(run.folder / name) for name in (START, MODEL))
     table = Table("text", "perplexity before", "after", "unknown words")

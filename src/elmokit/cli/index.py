@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
 
-from elmokit.cli.exhibits import progress
-from elmokit.cli.options import AsJson, Model, OnBadLine, Split, Threads, Tokeniser, use_threads
+from elmokit.cli.shared.exhibits import progress
+from elmokit.cli.shared.options import AsJson, Model, OnBadLine, Split, Threads, Tokenizer, use_threads
+from elmokit.cli.shared.signals import interrupt, stoppable
+from elmokit.errors import UserError
 
 AROUND = 20  # tokens that a table shows before the word, and after it
 
@@ -41,7 +41,7 @@ def build(
     everything: Annotated[
         bool, typer.Option("--everything", help="Keep punctuation and numbers too, not only words.")
     ] = False,
-    tokeniser: Tokeniser = None,
+    tokenizer: Tokenizer = None,
     on_bad_line: OnBadLine = "refuse",
     threads: Threads = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an index that exists.")] = False,
@@ -58,14 +58,13 @@ def build(
     `elmo index build 'books/*.txt' -o books.index -m MODEL --split --layers 2 --limit 1000000`
     """
     use_threads(threads)
-    from elmokit.analysis.index import ContextIndex
+    from elmokit.analysis.contexts.index import ContextIndex
     from elmokit.embed.embedder import Elmo
 
     chosen = read_layers(layers)
-    elmo = Elmo.from_pretrained(model, tokeniser=tokeniser)
-    signal.signal(signal.SIGTERM, _interrupt)
+    elmo = Elmo.from_pretrained(model, tokenizer=tokenizer)
     try:
-        with progress() as report:
+        with stoppable(interrupt), progress() as report:
             made = ContextIndex.build(
                 elmo,
                 sources,
@@ -113,19 +112,19 @@ def search(
     `elmo index search news.index "a [play] by Shaw" -m MODEL --layer 1 --top 20 --exact --json`
     """
     use_threads(threads)
-    from elmokit.analysis.index import ContextIndex
-    from elmokit.analysis.index_files import read_facts
-    from elmokit.embed.contexts import read_marked
+    from elmokit.analysis.contexts.index import ContextIndex
+    from elmokit.analysis.contexts.index_files import read_facts
+    from elmokit.analysis.contexts.marked import read_marked
     from elmokit.embed.embedder import Elmo
 
     facts = read_facts(folder)
-    elmo = Elmo.from_pretrained(model, tokeniser=facts.tokeniser)
+    elmo = Elmo.from_pretrained(model, tokenizer=facts.tokenizer)
     opened = ContextIndex.open(folder, elmo)
     query = read_marked(elmo, sentence)
     layer = facts.layers[-1] if layer is None else layer
     found = opened.search(elmo, query, layer, top, exact=exact)
     if as_json:
-        from elmokit.analysis.neighbours import as_table
+        from elmokit.analysis.contexts.neighbours import as_table
 
         rows = [as_table(near) for near in found]
         facts_shown = {"model": model, "index": str(folder), "query": query.tokens, "word": query.word}
@@ -149,7 +148,7 @@ def read_layers(text: str) -> list[int] | None:
     try:
         return [int(number) for number in text.split(",")]
     except ValueError:
-        raise ValueError(f"--layers: expected all or numbers such as 0,2, found {text!r}") from None
+        raise UserError(f"--layers: expected all or numbers such as 0,2, found {text!r}") from None
 
 
 def highlighted(tokens: list[str], start: int, end: int) -> str:
@@ -163,7 +162,3 @@ def highlighted(tokens: list[str], start: int, end: int) -> str:
         after = [*after[:AROUND], "…"]
     word = f"[bold green]{escape(' '.join(tokens[start:end]))}[/bold green]"
     return " ".join(part for part in (escape(" ".join(before)), word, escape(" ".join(after))) if part)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.options import AsJson
+from elmokit.cli.shared.options import AsJson
 
 
 def info(
@@ -17,7 +17,7 @@ def info(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """What a model or a file of vectors is: sizes, layers, tokeniser, digest.
+    """What a model or a file of vectors is: sizes, layers, tokenizer, digest.
 
     Examples:
 
@@ -41,7 +41,7 @@ def info(
 
 
 def _model_facts(source: str) -> dict[str, str | int]:
-    from elmokit.formats import BUNDLED, kind_of, locate, open_checkpoint
+    from elmokit.sources import bundled_folder, kind_of, locate, open_checkpoint
     from elmokit.text.characters import ByteMapper
     from elmokit.text.jamo import JamoMapper
 
@@ -51,14 +51,14 @@ def _model_facts(source: str) -> dict[str, str | int]:
     lstm, encoder, mapper = config.lstm, config.encoder, checkpoint.mapper
     facts: dict[str, str | int] = {
         "model": source,
-        "format": "bundled" if folder.parent == BUNDLED else kind_of(folder) or "unknown",
+        "format": "bundled" if folder == bundled_folder(folder.name) else kind_of(folder) or "unknown",
         "layers": config.layers,
         "width of a layer": config.width,
         "LSTM": f"{lstm.layers} layers a direction, {lstm.cells} cells projected to {lstm.width}",
         "clipping": f"cell {lstm.cell_clip}, projection {lstm.projection_clip}",
         "token encoder": encoder.kind,
         "parameters": sum(p.numel() for p in checkpoint.bilm.parameters()),
-        "tokeniser": f"{checkpoint.tokeniser.name}, normalisation {checkpoint.tokeniser.normalise}",
+        "tokenizer": f"{checkpoint.tokenizer.name}, normalization {checkpoint.tokenizer.normalize}",
         "ids a token": mapper.width,
         "predicts": f"{len(checkpoint.vocabulary):,} words by a softmax {checkpoint.head.softmax_width} wide"
         if checkpoint.head and checkpoint.vocabulary

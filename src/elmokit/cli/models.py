@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from elmokit.cli.options import AsJson
+from elmokit.cli.shared.options import AsJson
 
 NONE = "this release bundles no model; MODEL may be a folder's path or a Hugging Face Hub id (owner/name)"
 
@@ -19,10 +19,10 @@ def models(as_json: AsJson = False) -> None:
 
     Example: `elmo models --json`
     """
-    from elmokit.formats import BUNDLED, bundled_names
-    from elmokit.formats.hub import cached_models
+    from elmokit.sources import bundled_folder, bundled_names
+    from elmokit.sources.hub import cached_models
 
-    rows = [_facts(name, BUNDLED / name, "bundled") for name in bundled_names()]
+    rows = [_facts(name, bundled_folder(name), "bundled") for name in bundled_names()]
     rows += [_facts(model.name, model.folder, "hub cache") for model in cached_models()]
     if as_json:
         typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))
@@ -39,7 +39,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
 
     table = Table(box=None)
     table.add_column("model", no_wrap=True)  # a name is for copying
-    for column in ("where", "layers", "parameters", "tokeniser", "predicts", "size", "languages"):
+    for column in ("where", "layers", "parameters", "tokenizer", "predicts", "size", "languages"):
         table.add_column(column, overflow="fold")
     for row in rows:
         known = "parameters" in row
@@ -48,7 +48,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
             row["where"],
             f"{row['layers']} x {row['width']}" if known else row["format"],
             f"{row['parameters'] / 1e6:.1f} M" if known else "",
-            row.get("tokeniser", ""),
+            row.get("tokenizer", ""),
             (f"{row['words predicted']:,} words" if row["words predicted"] else "nothing") if known else "",
             f"{row['bytes'] / 1e6:.1f} MB",
             ", ".join(row["languages"]),
@@ -58,10 +58,10 @@ def _show(rows: list[dict[str, Any]]) -> None:
 
 def _facts(name: str, folder: Path, where: str) -> dict[str, Any]:
     """What the folder says of itself, weights unread."""
-    from elmokit.checkpoint import CARD, HEAD, TOKENISER, VOCABULARY, read_config
+    from elmokit.checkpoint import CARD, HEAD, VOCABULARY, read_config, tokenizer_file
     from elmokit.config import build, parse_json
-    from elmokit.formats import kind_of
-    from elmokit.text.tokens import TokeniserConfig
+    from elmokit.sources import kind_of
+    from elmokit.text.tokens import TokenizerConfig
     from elmokit.text.vocabulary import Vocabulary
 
     card = folder / CARD
@@ -79,7 +79,8 @@ def _facts(name: str, folder: Path, where: str) -> dict[str, Any]:
         if facts["format"] != "elmokit":
             return facts
         config = read_config(folder)
-        tokeniser = build(TokeniserConfig, parse_json((folder / TOKENISER).read_bytes(), folder / TOKENISER))
+        path = folder / tokenizer_file(config.files)
+        tokenizer = build(TokenizerConfig, parse_json(path.read_bytes(), path))
         words = len(Vocabulary.load(folder / VOCABULARY)) if HEAD in config.files else 0
     except (ValueError, OSError) as error:  # one that is damaged must not hide the others
         return {**facts, "format": f"damaged: {error}"}
@@ -88,7 +89,7 @@ def _facts(name: str, folder: Path, where: str) -> dict[str, Any]:
         "layers": config.model.layers,
         "width": config.model.width,
         "parameters": _parameters(config.model),
-        "tokeniser": tokeniser.name,
+        "tokenizer": tokenizer.name,
         "words predicted": words,
         "precision": config.precision,
     }

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmokit.cli.exhibits import Save, progress, save_exhibits
 from elmokit.cli.index import highlighted, read_layers
-from elmokit.cli.options import AsJson, Model, OnBadLine, Split, Threads, Tokeniser, use_threads
+from elmokit.cli.shared.exhibits import Save, progress, save_exhibits
+from elmokit.cli.shared.options import AsJson, Model, OnBadLine, Split, Threads, Tokenizer, use_threads
+from elmokit.errors import UserError
 
 if TYPE_CHECKING:
-    from elmokit.analysis.neighbours import Neighbours
+    from elmokit.analysis.contexts.neighbours import Neighbours
 
 
 def neighbours(
@@ -35,7 +36,7 @@ def neighbours(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Look at so many words of --corpus at most, the first ones.")
     ] = None,
-    tokeniser: Tokeniser = None,
+    tokenizer: Tokenizer = None,
     on_bad_line: OnBadLine = "refuse",
     threads: Threads = None,
     as_json: AsJson = False,
@@ -53,23 +54,23 @@ def neighbours(
     `elmo neighbours "a [play] by Shaw" --index news.index --vectors glove.txt --layers 1,2 --top 3 -m MODEL`
     """
     if (index is None) == (not corpus):
-        raise ValueError("where to look: expected either --corpus TEXT or --index FOLDER")
-    if index is not None and (limit is not None or tokeniser is not None or split):
-        raise ValueError("--split, --limit and --tokeniser go with --corpus: an index has its own")
+        raise UserError("where to look: expected either --corpus TEXT or --index FOLDER")
+    if index is not None and (limit is not None or tokenizer is not None or split):
+        raise UserError("--split, --limit and --tokenizer go with --corpus: an index has its own")
     chosen = read_layers(layers)
     use_threads(threads)
-    from elmokit.analysis.index import ContextIndex
-    from elmokit.analysis.index_files import read_facts
-    from elmokit.analysis.neighbours import corpus_neighbours, index_neighbours
-    from elmokit.embed.contexts import read_marked
+    from elmokit.analysis.contexts.index import ContextIndex
+    from elmokit.analysis.contexts.index_files import read_facts
+    from elmokit.analysis.contexts.marked import read_marked
+    from elmokit.analysis.contexts.neighbours import corpus_neighbours, index_neighbours
     from elmokit.embed.embedder import Elmo
 
     if index is not None:
-        elmo = Elmo.from_pretrained(model, tokeniser=read_facts(index).tokeniser)
+        elmo = Elmo.from_pretrained(model, tokenizer=read_facts(index).tokenizer)
         opened, query = ContextIndex.open(index, elmo), read_marked(elmo, sentence)
         result = index_neighbours(elmo, query, opened, layers=chosen, most=top, vectors=vectors)
     else:
-        elmo = Elmo.from_pretrained(model, tokeniser=tokeniser)
+        elmo = Elmo.from_pretrained(model, tokenizer=tokenizer)
         query = read_marked(elmo, sentence)
         with progress() as report:
             result = corpus_neighbours(
@@ -97,7 +98,7 @@ def _print(result: Neighbours) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from elmokit.analysis.exhibit import layer_name
+    from elmokit.show.exhibit import layer_name
 
     query, console = result.query, Console()
     console.print(highlighted(query.tokens, query.start, query.end), highlight=False)

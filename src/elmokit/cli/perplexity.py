@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from elmokit.cli.options import AsJson, OnBadLine, Split, Threads, Tokeniser, use_threads
+from elmokit.cli.shared.options import AsJson, OnBadLine, Split, Threads, Tokenizer, use_threads
 
 if TYPE_CHECKING:
     from elmokit.checkpoint import Checkpoint
     from elmokit.pretrain.perplexity import Perplexity
     from elmokit.text.corpus import BadLine
-    from elmokit.text.tokens import Tokeniser as Splitter
+    from elmokit.text.tokens import Tokenizer as Splitter
 
 
 MOSTLY = 0.5  # of the words: more unknown ones than that, and the figure says little
@@ -35,7 +35,7 @@ def perplexity(
         typer.Option(help="What a sentence begins from: the one before it, as in training, or nothing."),
     ] = "carry",
     split: Split = False,
-    tokeniser: Tokeniser = None,
+    tokenizer: Tokenizer = None,
     on_bad_line: OnBadLine = "refuse",
     limit: Annotated[int | None, typer.Option(min=1, help="Read so many sentences at most.")] = None,
     threads: Threads = None,
@@ -44,7 +44,7 @@ def perplexity(
     """How well a model predicts a text, one sentence a line: exp of the mean negative log likelihood of a token.
 
     Forward is each word and the sentence's end given what is before it, backward each word and its beginning given
-    what is after it. Unknown words count, as `<UNK>`: compare only models of the same vocabulary and tokeniser.
+    what is after it. Unknown words count, as `<UNK>`: compare only models of the same vocabulary and tokenizer.
 
     Examples:
 
@@ -53,12 +53,12 @@ def perplexity(
     `elmo perplexity MODEL book.txt.gz --split --state zero --limit 1000 --json`
     """
     use_threads(threads)
-    from elmokit.formats import open_checkpoint
-    from elmokit.text.tokens import TokeniserConfig, make_tokeniser
+    from elmokit.sources import open_checkpoint
+    from elmokit.text.tokens import TokenizerConfig, make_tokenizer
 
     checkpoint = open_checkpoint(model)
-    config = checkpoint.tokeniser
-    splitter = make_tokeniser(TokeniserConfig(tokeniser, config.normalise) if tokeniser else config)
+    config = checkpoint.tokenizer
+    splitter = make_tokenizer(TokenizerConfig(tokenizer, config.normalize) if tokenizer else config)
     begun = time.monotonic()
     result = _run(checkpoint, _Texts(texts, splitter, split, on_bad_line), state, limit)
     seconds = time.monotonic() - begun
@@ -87,10 +87,10 @@ def perplexity(
 class _Texts:
     """The sentences of several files, one after the other, and how far they have been read."""
 
-    def __init__(self, paths: list[str], tokeniser: Splitter, split: bool, on_bad_line: BadLine) -> None:
+    def __init__(self, paths: list[str], tokenizer: Splitter, split: bool, on_bad_line: BadLine) -> None:
         from elmokit.text.corpus import LineReader
 
-        self.paths, self.tokeniser, self.split, self.on_bad_line = paths, tokeniser, split, on_bad_line
+        self.paths, self.tokenizer, self.split, self.on_bad_line = paths, tokenizer, split, on_bad_line
         self.fraction: float | None = None
         self.skipped = 0
         for path in paths:  # what is not there is said at once, not after the files before it
@@ -105,8 +105,8 @@ class _Texts:
                 for line in lines:
                     here = lines.fraction()
                     self.fraction = None if here is None else (number + here) / len(self.paths)
-                    for text in self.tokeniser.sentences(line.text) if self.split else [line.text]:
-                        if tokens := self.tokeniser.tokens(text):
+                    for text in self.tokenizer.sentences(line.text) if self.split else [line.text]:
+                        if tokens := self.tokenizer.tokens(text):
                             yield tokens
                 self.skipped += len(lines.skipped)
 

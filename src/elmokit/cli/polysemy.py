@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmokit.cli.exhibits import Save, progress, save_exhibits, show
-from elmokit.cli.options import AsJson, Model, Threads, Tokeniser, use_threads
+from elmokit.cli.shared.exhibits import Save, progress, save_exhibits, show
+from elmokit.cli.shared.options import AsJson, Model, Threads, Tokenizer, use_threads
+from elmokit.errors import UserError
 
 if TYPE_CHECKING:
-    from elmokit.analysis.polysemy import Occurrence, PolysemyResult
+    from elmokit.analysis.contexts.polysemy import Occurrence, PolysemyResult
     from elmokit.embed.embedder import Elmo
 
 
@@ -37,7 +38,7 @@ def polysemy(
         typer.Option(min=2, help="So many occurrences at most: of --corpus the first, of --tagged by the seed."),
     ] = 200,
     seed: Annotated[int, typer.Option(help="Which occurrences of --tagged the limit chooses.")] = 0,
-    tokeniser: Tokeniser = None,
+    tokenizer: Tokenizer = None,
     threads: Threads = None,
     save: Save = None,
     as_json: AsJson = False,
@@ -54,16 +55,16 @@ def polysemy(
     """
     sources = [source for source in (corpus, senses, tagged) if source is not None]
     if len(sources) != 1 and (not sources or tagged is not None):
-        raise ValueError(
+        raise UserError(
             f"expected --tagged, or --corpus or --senses or these two, found {len(sources) or 'none of them'}"
         )
     if form and corpus is None:
-        raise ValueError("--form goes with --corpus: the others say themselves where the word is")
+        raise UserError("--form goes with --corpus: the others say themselves where the word is")
     use_threads(threads)
-    from elmokit.analysis.polysemy import view_word
+    from elmokit.analysis.contexts.polysemy import view_word
     from elmokit.embed.embedder import Elmo
 
-    elmo = Elmo.from_pretrained(model, tokeniser=tokeniser)
+    elmo = Elmo.from_pretrained(model, tokenizer=tokenizer)
     with progress() as report:
         found = _occurrences(elmo, word, corpus, senses, tagged, form or [], limit, seed)
         source = " and ".join(source.name for source in sources) + (f", seed {seed}" if tagged else "")
@@ -83,8 +84,8 @@ def _occurrences(
     limit: int,
     seed: int,
 ) -> list[Occurrence]:
-    from elmokit.analysis.framework import read_senses
-    from elmokit.analysis.polysemy import occurrences_in_pairs, occurrences_in_tagged, occurrences_in_text
+    from elmokit.analysis.contexts.polysemy import occurrences_in_pairs, occurrences_in_tagged, occurrences_in_text
+    from elmokit.analysis.probes.sense_corpus import read_senses
 
     if tagged is not None:
         return occurrences_in_tagged(read_senses(tagged), word, limit=limit, seed=seed)

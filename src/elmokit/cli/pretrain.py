@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.options import OnBadLine, Threads, use_threads
-from elmokit.cli.training import (
+from elmokit.cli.shared.options import OnBadLine, Threads, use_threads
+from elmokit.cli.shared.training import (
     CheckpointMinutes,
     Epochs,
     Evaluations,
@@ -28,6 +28,7 @@ from elmokit.cli.training import (
     tell_outcome,
     train,
 )
+from elmokit.errors import UserError
 
 
 def pretrain(
@@ -59,7 +60,7 @@ def pretrain(
 ) -> None:
     """Train a bidirectional language model on your own text.
 
-    It tokenises the text once, builds the vocabulary, prints the plan and trains. Ctrl-C saves and says how to
+    It tokenizes the text once, builds the vocabulary, prints the plan and trains. Ctrl-C saves and says how to
     go on. Held-out perplexity is measured with the full softmax, --evaluations times on the way.
 
     Examples:
@@ -82,25 +83,25 @@ def pretrain(
     try:
         if resume:
             if texts:
-                raise ValueError("--resume goes on with the text that the run began with: leave TEXT out")
+                raise UserError("--resume goes on with the text that the run began with: leave TEXT out")
             budget = None
             if any(value is not None for value in (tokens, epochs, hours)):
                 budget = make_budget(open_text(out), tokens, epochs, hours, default=10)
             run = Run.open(out, ranks, budget)
         else:
             if not texts:
-                raise ValueError("no text given: name files or folders, or --resume a run")
+                raise UserError("no text given: name files or folders, or --resume a run")
             from elmokit.pretrain.recipe import load_recipe
 
             if ranks.first:  # the others may come after it has begun to write
                 check_out(out)
             chosen = load_recipe(recipe, settings or [])
             corpus = prepare_text(
-                texts, out, chosen.tokeniser, chosen.train.seed, held_out, sentences, on_bad_line, workers, ranks
+                texts, out, chosen.tokenizer, chosen.train.seed, held_out, sentences, on_bad_line, workers, ranks
             )
             if vectors is not None and ranks.first:
                 from elmokit.formats.word_vectors import bilm_from_vectors
-                from elmokit.pretrain.adapt import with_head
+                from elmokit.pretrain.adaptation import with_head
 
                 start = bilm_from_vectors(vectors, chosen, seed=chosen.train.seed)
                 with_head(start, corpus, chosen.train).save(out / START)

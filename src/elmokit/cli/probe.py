@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmokit.cli.exhibits import Save, progress, show
-from elmokit.cli.options import AsJson, Model, Threads, Tokeniser, use_threads
+from elmokit.cli.shared.exhibits import Save, progress, show
+from elmokit.cli.shared.options import AsJson, Model, Threads, Tokenizer, use_threads
 
 if TYPE_CHECKING:
     pass
@@ -117,8 +117,8 @@ def wsd(
     `elmo probe wsd semcor.data.xml senseval2.data.xml semeval2007.data.xml -m MODEL --limit 5000 --json`
     """
     use_threads(threads)
-    from elmokit.analysis.framework import read_senses, read_wordnet_index
-    from elmokit.analysis.senses import SenseProbe, senses_exhibit
+    from elmokit.analysis.probes.sense_corpus import read_senses, read_wordnet_index
+    from elmokit.analysis.probes.senses import SenseProbe, senses_exhibit
     from elmokit.embed.embedder import Elmo
 
     elmo = Elmo.from_pretrained(model)
@@ -143,7 +143,7 @@ def text(
     limit: Limit = None,
     seed: Seed = 0,
     l2: Penalty = 1.0,
-    tokeniser: Tokeniser = None,
+    tokenizer: Tokenizer = None,
     threads: Threads = None,
     save: Save = None,
     as_json: AsJson = False,
@@ -157,10 +157,10 @@ def text(
     `elmo probe text train.tsv dev.tsv --text-column sentence --label-column label -m MODEL --json`
     """
     use_threads(threads)
-    from elmokit.analysis.classification import probe_text
+    from elmokit.analysis.probes.classification import probe_text
     from elmokit.embed.embedder import Elmo
 
-    elmo = Elmo.from_pretrained(model, tokeniser=tokeniser)
+    elmo = Elmo.from_pretrained(model, tokenizer=tokenizer)
     columns = {"text_column": text_column, "label_column": label_column}
     with progress() as report:
         result = probe_text(elmo, train, dev, **columns, l2=l2, limit=limit, seed=seed, report=report)
@@ -178,7 +178,7 @@ def pairs(
     ],
     *,
     model: Model,
-    tokeniser: Tokeniser = None,
+    tokenizer: Tokenizer = None,
     threads: Threads = None,
     save: Save = None,
     as_json: AsJson = False,
@@ -194,10 +194,10 @@ def pairs(
     `elmo probe pairs senses.json -m MODEL`
     """
     use_threads(threads)
-    from elmokit.analysis.pairs import probe_pairs
+    from elmokit.analysis.probes.pairs import probe_pairs
     from elmokit.embed.embedder import Elmo
 
-    result = probe_pairs(Elmo.from_pretrained(model, tokeniser=tokeniser), file)
+    result = probe_pairs(Elmo.from_pretrained(model, tokenizer=tokenizer), file)
     show(result.exhibit(), {"model": model, "file": str(file), **asdict(result)}, save, as_json)
 
 
@@ -215,7 +215,7 @@ def _tags(
     as_json: bool,
 ) -> None:
     use_threads(threads)
-    from elmokit.analysis.tagging import probe_tags
+    from elmokit.analysis.probes.tagging import probe_tags
     from elmokit.embed.embedder import Elmo
 
     elmo = Elmo.from_pretrained(model)
@@ -229,7 +229,7 @@ def _tags(
 
 def _named_scores(facts: dict[str, object]) -> dict[str, object]:
     """Named tuples are lists in JSON; here they keep their names."""
-    from elmokit.analysis.senses import Score
+    from elmokit.analysis.probes.senses import Score
 
     def named(value: object) -> object:
         if isinstance(value, Score):

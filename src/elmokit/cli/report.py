@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.exhibits import Save, progress, ready_file, save_exhibits
-from elmokit.cli.options import Data, Layout, Threads, use_threads
+from elmokit.cli.shared.exhibits import Save, progress, ready_file, save_exhibits
+from elmokit.cli.shared.options import Data, Layout, Threads, use_threads
 
 
 def report(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from elmokit.cli.options import OnBadLine, Threads, Tokeniser, use_threads
+from elmokit.cli.shared.options import OnBadLine, Threads, Tokenizer, use_threads
 
 if TYPE_CHECKING:
     from elmokit.pretrain.perplexity import Scores
@@ -26,7 +26,7 @@ def score(
         Literal["carry", "zero"],
         typer.Option(help="What a sentence begins from: nothing, or the one before it."),
     ] = "zero",
-    tokeniser: Tokeniser = None,
+    tokenizer: Tokenizer = None,
     on_bad_line: OnBadLine = "refuse",
     threads: Threads = None,
     as_json: Annotated[
@@ -46,14 +46,14 @@ def score(
     `echo "He sat on the bank ." | elmo score MODEL --json`
     """
     use_threads(threads)
-    from elmokit.formats import open_checkpoint
     from elmokit.pretrain.perplexity import BATCH_TOKENS, score
+    from elmokit.sources import open_checkpoint
     from elmokit.text.corpus import LineReader
-    from elmokit.text.tokens import TokeniserConfig, make_tokeniser
+    from elmokit.text.tokens import TokenizerConfig, make_tokenizer
 
     checkpoint = open_checkpoint(model)
-    config = checkpoint.tokeniser
-    splitter = make_tokeniser(TokeniserConfig(tokeniser, config.normalise) if tokeniser else config)
+    config = checkpoint.tokenizer
+    splitter = make_tokenizer(TokenizerConfig(tokenizer, config.normalize) if tokenizer else config)
     waiting = source == "-" and sys.stdin.isatty()  # somebody types: answer each line
     with LineReader(source, on_bad_line) as lines:
         sentences = (splitter.tokens(line.text) for line in lines)

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.options import AsJson, Model, Tokeniser
+from elmokit.cli.shared.options import AsJson, Model, Tokenizer
+from elmokit.errors import UserError
 
 
 def similar(
@@ -17,7 +18,7 @@ def similar(
     ],
     *,
     model: Model,
-    tokeniser: Tokeniser = None,
+    tokenizer: Tokenizer = None,
     as_json: AsJson = False,
 ) -> None:
     r"""How near the [marked] words of two or more sentences are: the cosine of their vectors, by layer.
@@ -29,11 +30,11 @@ def similar(
     `elmo similar "He sat on the [bank] of the river ." "She works at a [bank] ." -m MODEL`
     """
     if len(sentences) < 2:
-        raise ValueError("expected two sentences or more to compare, found one")
-    from elmokit.embed.contexts import cosines, read_marked, word_vectors
+        raise UserError("expected two sentences or more to compare, found one")
+    from elmokit.analysis.contexts.marked import cosines, read_marked, word_vectors
     from elmokit.embed.embedder import Elmo
 
-    elmo = Elmo.from_pretrained(model, tokeniser=tokeniser)
+    elmo = Elmo.from_pretrained(model, tokenizer=tokenizer)
     marked = [read_marked(elmo, sentence) for sentence in sentences]
     by_layer = cosines(word_vectors(elmo, marked))  # [layers, S, S]
     pairs = list(combinations(range(len(sentences)), 2))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from elmokit.cli.exhibits import Save, print_exhibit, save_exhibits
-from elmokit.cli.options import AsJson, Data, Layout, Model
+from elmokit.cli.shared.exhibits import Save, print_exhibit, save_exhibits
+from elmokit.cli.shared.options import AsJson, Data, Layout, Model
+from elmokit.cli.shared.signals import stoppable
+from elmokit.errors import UserError
 
 if TYPE_CHECKING:
-    from elmokit.analysis.exhibit import Exhibit
+    from elmokit.show.exhibit import Exhibit
     from elmokit.study.data import StudyData
     from elmokit.study.experiments import Experiment
     from elmokit.study.sweep import Measured, Sweep, Trial
@@ -104,7 +104,7 @@ def study(
         typer.echo("stopped; the same command goes on", err=True)
     if failed:
         logs = ", ".join(str(trial.log) for trial in failed[:3])
-        raise ValueError(f"{len(failed)} of the runs failed: the reasons are at the end of {logs}")
+        raise UserError(f"{len(failed)} of the runs failed: the reasons are at the end of {logs}")
     if sweep.stopped:
         raise typer.Exit(130)
 
@@ -129,28 +129,20 @@ def _run(sweep: Sweep, jobs: int) -> list[Trial]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        sweep.stop()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     console = Console(stderr=True)
     columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    try:
-        with Progress(*columns, console=console) as bar:
-            done = sum(trial.done for trial in sweep.trials)
-            shown = bar.add_task("", total=len(sweep.trials), completed=done)
+    with stoppable(sweep.stop), Progress(*columns, console=console) as bar:
+        done = sum(trial.done for trial in sweep.trials)
+        shown = bar.add_task("", total=len(sweep.trials), completed=done)
 
-            def tell(trial: Trial, result: Measured | None) -> None:
-                outcome = "failed"
-                if result is not None:
-                    outcome = f"{result.metric} {result.score:.2f}, {result.seconds / 60:.1f} min"
-                console.print(f"{trial.task}, {trial.variant.name}, seed {trial.seed}: {outcome}", highlight=False)
-                bar.advance(shown)
+        def tell(trial: Trial, result: Measured | None) -> None:
+            outcome = "failed"
+            if result is not None:
+                outcome = f"{result.metric} {result.score:.2f}, {result.seconds / 60:.1f} min"
+            console.print(f"{trial.task}, {trial.variant.name}, seed {trial.seed}: {outcome}", highlight=False)
+            bar.advance(shown)
 
-            return sweep.run(jobs, tell)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        return sweep.run(jobs, tell)
 
 
 def _show(exhibits: Sequence[Exhibit], save: Path | None, page: Path | None, as_json: bool) -> None:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from elmokit.cli.options import AsJson, Threads, use_threads
+from elmokit.cli.shared.options import AsJson, Threads, use_threads
+from elmokit.cli.shared.signals import stoppable
+from elmokit.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from elmokit.tasks.model import TaskModel
-    from elmokit.tasks.train import Epoch, Step
+    from elmokit.tasks.run import Epoch, Step
 
 NONE = "none"
 task = typer.Typer(
@@ -141,15 +141,8 @@ def train(
 def _watch(run: Any, console: Console) -> bool:
     from rich.progress import BarColumn, Progress, TextColumn
 
-    stopped = False
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal stopped
-        stopped = True
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    with Progress(BarColumn(20), TextColumn("{task.fields[line]}"), console=console) as bar:
+    columns = (BarColumn(20), TextColumn("{task.fields[line]}"))
+    with stoppable() as stopped, Progress(*columns, console=console) as bar:
         shown = bar.add_task("train", total=len(run.examples), line="")
 
         def step(now: Step) -> None:
@@ -161,7 +154,7 @@ def _watch(run: Any, console: Console) -> bool:
                 f"epoch {done.epoch:>3}  loss {done.loss:.4f}  {scores}  {done.seconds:.0f} s", highlight=False
             )
 
-        finished: bool = run.train(step, epoch, lambda: stopped)
+        finished: bool = run.train(step, epoch, stopped)
         return finished
 
 
@@ -240,7 +233,7 @@ def predict(
         list[str] | None, typer.Option(help="squad: a question about --context; as often as you like.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
-    tokeniser: Annotated[str, typer.Option(help="words, whitespace (the text is tokenised) or korean.")] = "words",
+    tokenizer: Annotated[str, typer.Option(help="words, whitespace (the text is tokenized) or korean.")] = "words",
     threads: Threads = None,
 ) -> None:
     """Text in, labelled text out.
@@ -255,17 +248,17 @@ def predict(
     """
     use_threads(threads)
     from elmokit.text.corpus import LineReader
-    from elmokit.text.tokens import make_tokeniser
+    from elmokit.text.tokens import make_tokenizer
 
-    trained, tokenise = _load(model), make_tokeniser(tokeniser).tokens
+    trained, tokenize = _load(model), make_tokenizer(tokenizer).tokens
     if context is not None:
-        _answer(trained, context, question or [], file, tokenise, as_json)
+        _answer(trained, context, question or [], file, tokenize, as_json)
         return
     if question:
-        raise ValueError("--question is asked about a text: give it by --context FILE")
+        raise UserError("--question is asked about a text: give it by --context FILE")
     with LineReader(file) as reader:
         examples = [
-            trained.task.example(line.text, tokenise, f"{file}, line {line.number}")
+            trained.task.example(line.text, tokenize, f"{file}, line {line.number}")
             for line in reader
             if line.text.strip()
         ]
@@ -284,21 +277,21 @@ def _tell(trained: TaskModel, example: Any, prediction: Any, as_json: bool) -> N
 
 
 def _answer(
-    trained: TaskModel, context: Path, questions: list[str], file: str, tokenise: Any, as_json: bool
+    trained: TaskModel, context: Path, questions: list[str], file: str, tokenize: Any, as_json: bool
 ) -> None:
     """These questions, or one a line as they come: an answer is there before the next is asked."""
-    from elmokit.tasks.squad import QuestionAnswering
+    from elmokit.tasks.squad.task import QuestionAnswering
     from elmokit.text.corpus import LineReader
 
     if not isinstance(trained.task, QuestionAnswering):
-        raise ValueError(f"--context goes with squad, this is a model of {trained.task.name}")
+        raise UserError(f"--context goes with squad, this is a model of {trained.task.name}")
     with LineReader(context) as reader:
         text = "\n".join(line.text for line in reader)
     if not text.strip():
-        raise ValueError(f"{context}: expected a text to ask about, found none: the file is empty")
+        raise UserError(f"{context}: expected a text to ask about, found none: the file is empty")
 
     def answer(asked: str) -> None:
-        example = QuestionAnswering.ask(text, asked, tokenise, str(context))
+        example = QuestionAnswering.ask(text, asked, tokenize, str(context))
         _tell(trained, example, trained.predict([example])[0], as_json)
 
     for question in questions:
@@ -315,6 +308,6 @@ def _answer(
 
 def _load(model: Path) -> TaskModel:
     from elmokit.tasks.model import TASK, TaskModel
-    from elmokit.tasks.train import BEST
+    from elmokit.tasks.run import BEST
 
     return TaskModel.load(model if (model / TASK).is_file() else model / BEST)

@@ -13,15 +13,16 @@ from torch import Tensor
 
 from elmokit.checkpoint import Checkpoint, Precision
 from elmokit.embed.token_layer import TokenLayer
-from elmokit.formats import open_checkpoint
+from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM
 from elmokit.model.elmo import ElmoLayer
 from elmokit.model.kernels.layers import KINDS, Kept
+from elmokit.model.recipe import load_model_recipe
 from elmokit.model.scalar_mix import ScalarMix
 from elmokit.model.state import CarryState, StateName, StatePolicy, WarmState, ZeroState
-from elmokit.pretrain.recipe import load_recipe
+from elmokit.sources import open_checkpoint
 from elmokit.text.batches import batches_by_length, pad, windows
-from elmokit.text.tokens import TokeniserConfig, make_tokeniser
+from elmokit.text.tokens import TokenizerConfig, make_tokenizer
 
 Sentence = str | Sequence[str]  # text, or its tokens
 Layers = int | Literal["all", "mean"] | Sequence[float] | ScalarMix
@@ -40,7 +41,7 @@ class Elmo:
     state         what the LSTMs remember when a sentence begins: "zero", nothing (the default: a sentence's
                   vectors depend on that sentence alone); "carry", the sentence before it, also across calls
                   (the original's behaviour); "warm", the `warm_text`, read once.
-    tokeniser     a tokeniser's name, instead of the model's own.
+    tokenizer     a tokenizer's name, instead of the model's own.
     batch_tokens  padded tokens in one batch: the budget that bounds memory.
     weights       how the LSTMs' weights are kept in memory: "float32"; "float16" or "int8" to read fewer bytes,
                   which is faster for a few sentences at a time and not exact (docs/performance.md).
@@ -52,22 +53,22 @@ class Elmo:
         *,
         state: StateName = "zero",
         warm_text: Sequence[Sentence] | None = None,
-        tokeniser: str | TokeniserConfig | None = None,
+        tokenizer: str | TokenizerConfig | None = None,
         device: str | torch.device = "cpu",
         batch_tokens: int = BATCH_TOKENS,
         weights: Kept = "float32",
     ) -> None:
         if batch_tokens < 1:
-            raise ValueError(f"batch_tokens: expected 1 or more, found {batch_tokens}")
-        if isinstance(tokeniser, str):
-            tokeniser = TokeniserConfig(tokeniser, checkpoint.tokeniser.normalise)
+            raise UserError(f"batch_tokens: expected 1 or more, found {batch_tokens}")
+        if isinstance(tokenizer, str):
+            tokenizer = TokenizerConfig(tokenizer, checkpoint.tokenizer.normalize)
         if weights not in KINDS:
-            raise ValueError(f"weights: expected {', '.join(KINDS)}, found {weights!r}")
+            raise UserError(f"weights: expected {', '.join(KINDS)}, found {weights!r}")
         self.checkpoint = checkpoint
         self.bilm = _moved(checkpoint.bilm, device).eval()
         self.bilm.kept = weights
         self.mapper = checkpoint.mapper
-        self.tokeniser = make_tokeniser(tokeniser or checkpoint.tokeniser)
+        self.tokenizer = make_tokenizer(tokenizer or checkpoint.tokenizer)
         self.batch_tokens = batch_tokens
         self.token_layer = TokenLayer(self.bilm, self.mapper)
         self.state_name = state
@@ -91,12 +92,12 @@ class Elmo:
 
     @classmethod
     def from_recipe(cls, recipe: str | Path, *, seed: int = 0, **options: Any) -> Elmo:
-        """A freshly initialised model: the shapes of the recipe, random weights."""
-        settings = load_recipe(recipe)
+        """A freshly initialized model: the shapes of the recipe, random weights."""
+        settings = load_model_recipe(recipe)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             bilm = BiLM(settings.model)
-        return cls(Checkpoint(bilm, settings.mapper, settings.tokeniser), **options)
+        return cls(Checkpoint(bilm, settings.mapper, settings.tokenizer), **options)
 
     @classmethod
     def from_vectors(
@@ -112,7 +113,9 @@ class Elmo:
         """A fresh biLM whose x_k are word2vec, GloVe or fastText vectors instead of characters."""
         from elmokit.formats.word_vectors import bilm_from_vectors
 
-        checkpoint = bilm_from_vectors(vectors, load_recipe(recipe), limit=limit, trainable=trainable, seed=seed)
+        checkpoint = bilm_from_vectors(
+            vectors, load_model_recipe(recipe), limit=limit, trainable=trainable, seed=seed
+        )
         return cls(checkpoint, **options)
 
     @property
@@ -134,16 +137,16 @@ class Elmo:
 
     def ids(self, sentences: Sequence[Sentence]) -> Tensor:
         """ids [B, T, W] of whole sentences without boundaries, padded with zeros: the ELMo layer's input."""
-        return torch.from_numpy(pad(self.mapper, self._tokenise_all(sentences), boundaries=False))
+        return torch.from_numpy(pad(self.mapper, self._tokenize_all(sentences), boundaries=False))
 
     def tokens(self, sentence: Sentence) -> list[str]:
         """The tokens that a sentence is read as."""
         if isinstance(sentence, str):
-            return self.tokeniser.tokens(sentence)
+            return self.tokenizer.tokens(sentence)
         for token in sentence:
             if not isinstance(token, str):
-                raise ValueError(f"expected a sentence as text or as a list of tokens, found {token!r} in it")
-        return self.tokeniser.clean(list(sentence))
+                raise UserError(f"expected a sentence as text or as a list of tokens, found {token!r} in it")
+        return self.tokenizer.clean(list(sentence))
 
     def embed(
         self,
@@ -176,7 +179,7 @@ class Elmo:
         self.check(layers, pooling, dtype)
         dtype = np.dtype(dtype)
         if isinstance(sentences, str):
-            raise ValueError("expected a list of sentences, found one string: put it in a list")
+            raise UserError("expected a list of sentences, found one string: put it in a list")
         return self._stream(sentences, layers, pooling, dtype, boundaries)
 
     def _stream(
@@ -205,15 +208,15 @@ class Elmo:
         """Refuse at once what would fail after the first batch."""
         _combine(torch.zeros(self.layers, 1, 1, self.width), layers)
         if pooling not in (None, "mean", "max"):
-            raise ValueError(f'pooling: expected None, "mean" or "max", found {pooling!r}')
+            raise UserError(f'pooling: expected None, "mean" or "max", found {pooling!r}')
         try:
             known = np.dtype(dtype) in (np.float32, np.float16)
         except TypeError:
             known = False
         if not known:
-            raise ValueError(f'dtype: expected "float32" or "float16", found {dtype!r}')
+            raise UserError(f'dtype: expected "float32" or "float16", found {dtype!r}')
 
-    def _tokenise_all(self, sentences: Sequence[Sentence]) -> list[list[str]]:
+    def _tokenize_all(self, sentences: Sequence[Sentence]) -> list[list[str]]:
         return [self.tokens(sentence) for sentence in sentences]
 
     def _batches(self, window: Sequence[Sequence[str]]) -> Iterator[list[int]]:
@@ -227,7 +230,7 @@ class Elmo:
     ) -> list[Tensor]:
         before = self.state.before(len(sentences))
         ends = boundaries or self.state_name == "carry"
-        output = self.bilm.contextualise(*self.token_layer(sentences), before, ends=ends)
+        output = self.bilm.contextualize(*self.token_layer(sentences), before, ends=ends)
         self.state.after(output.state)
         mixed = _combine(output.layers, layers).cpu()  # [layers, B, T, D] or [B, T, D]
         vectors = []
@@ -238,7 +241,7 @@ class Elmo:
 
     def _state_policy(self, name: str, warm_text: Sequence[Sentence] | None) -> StatePolicy:
         if (name == "warm") != (warm_text is not None):
-            raise ValueError('state="warm" and warm_text go together: give both or neither')
+            raise UserError('state="warm" and warm_text go together: give both or neither')
         if name == "zero":
             return ZeroState()
         if name == "carry":
@@ -247,40 +250,40 @@ class Elmo:
             assert warm_text is not None
             carry = CarryState(self.bilm)
             with torch.inference_mode():
-                for sentence in self._tokenise_all(warm_text):
-                    output = self.bilm.contextualise(*self.token_layer([sentence]), carry.before(1))
+                for sentence in self._tokenize_all(warm_text):
+                    output = self.bilm.contextualize(*self.token_layer([sentence]), carry.before(1))
                     carry.after(output.state)
             if carry.state is None:
-                raise ValueError("warm_text: expected at least one sentence, found none")
+                raise UserError("warm_text: expected at least one sentence, found none")
             return WarmState(carry.state)
-        raise ValueError(f'state: expected "zero", "carry" or "warm", found {name!r}')
+        raise UserError(f'state: expected "zero", "carry" or "warm", found {name!r}')
 
 
 def _moved(bilm: BiLM, device: str | torch.device) -> BiLM:
     try:
         return bilm.to(device)
     except (RuntimeError, AssertionError) as error:  # torch's ways to say that there is none
-        raise ValueError(f"device {str(device)!r} cannot be used here: {str(error).splitlines()[0]}") from None
+        raise UserError(f"device {str(device)!r} cannot be used here: {str(error).splitlines()[0]}") from None
 
 
 def _combine(layers: Tensor, choice: Layers) -> Tensor:  # [L, B, T, D] -> the same, or [B, T, D]
     count = len(layers)
     if isinstance(choice, ScalarMix):
         if choice.layer_norm == "batch":
-            raise ValueError('a ScalarMix with layer_norm="batch" makes vectors depend on the batch: use "token"')
+            raise UserError('a ScalarMix with layer_norm="batch" makes vectors depend on the batch: use "token"')
         mixed: Tensor = choice.to(layers.device)(layers)
         return mixed
     if isinstance(choice, str):
         if choice not in ("all", "mean"):
-            raise ValueError(f'layers: expected "all", "mean", a number or weights, found {choice!r}')
+            raise UserError(f'layers: expected "all", "mean", a number or weights, found {choice!r}')
         return layers if choice == "all" else layers.mean(dim=0)
     if isinstance(choice, (int, np.integer)) and not isinstance(choice, bool):
         if not -count <= choice < count:
-            raise ValueError(f"layers: this model has layers 0 to {count - 1}, found {choice}")
+            raise UserError(f"layers: this model has layers 0 to {count - 1}, found {choice}")
         return layers[int(choice)]
     weights = np.asarray(choice, dtype=np.float32)
     if weights.shape != (count,) or not np.isfinite(weights).all():
-        raise ValueError(f"layers: expected {count} finite weights, one a layer, found {choice!r}")
+        raise UserError(f"layers: expected {count} finite weights, one a layer, found {choice!r}")
     return torch.einsum("l,lbtd->btd", torch.from_numpy(weights).to(layers.device), layers)
 
 

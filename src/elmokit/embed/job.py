@@ -18,6 +18,7 @@ from elmokit.config import dump
 from elmokit.embed.embedder import Elmo, Layers, Pooling
 from elmokit.embed.outputs import WRITERS, check_output, check_space
 from elmokit.embed.scratch import Record, Scratch
+from elmokit.errors import UserError
 from elmokit.model.scalar_mix import ScalarMix
 from elmokit.model.state import CarryState, WarmState
 from elmokit.text.batches import windows
@@ -102,13 +103,13 @@ class EmbedJob:
         for done in range(1, scratch.sentences + 1):
             record = next(sentences, None)
             if record is None:
-                raise ValueError(f"{self.source} is shorter than when {scratch.folder} was begun: use --restart")
+                raise UserError(f"{self.source} is shorter than when {scratch.folder} was begun: use --restart")
             _absorb(digest, record)
             tokens += len(record.tokens)
             if done % 1000 == 0:
                 report(Progress("skipping", done, tokens, lines.fraction()))
         if scratch.sentences and digest.hexdigest() != scratch.resumed.input_digest:
-            raise ValueError(f"{self.source} is not the text that {scratch.folder} was begun with: use --restart")
+            raise UserError(f"{self.source} is not the text that {scratch.folder} was begun with: use --restart")
         carry = self.elmo.state if isinstance(self.elmo.state, CarryState) else None
         if carry is not None:
             carry.state = scratch.resumed.state
@@ -140,26 +141,26 @@ class EmbedJob:
             yield record._replace(vectors=array)
 
     def _sentences(self, lines: LineReader) -> Iterator[Record]:
-        tokeniser = self.elmo.tokeniser
+        tokenizer = self.elmo.tokenizer
         for line in lines:
-            for text in tokeniser.sentences(line.text) if self.split else [line.text]:
-                yield Record(line.number, text, tokeniser.tokens(text), _NOTHING)
+            for text in tokenizer.sentences(line.text) if self.split else [line.text]:
+                yield Record(line.number, text, tokenizer.tokens(text), _NOTHING)
 
     def check(self, overwrite: bool = False) -> None:
         """Refuse before the work what could not be finished after it."""
         check_output(self.output)
         self.elmo.check(self.layers, self.pooling, self.dtype)
         if self.output.exists() and not overwrite:
-            raise ValueError(f"{self.output} exists already: choose another name, or --overwrite it")
+            raise UserError(f"{self.output} exists already: choose another name, or --overwrite it")
         if not self.output.parent.is_dir():
-            raise ValueError(f"no folder {self.output.parent}: make it first")
+            raise UserError(f"no folder {self.output.parent}: make it first")
 
     def _settings(self) -> dict[str, object]:
         """All that the vectors depend on, apart from the text."""
         elmo = self.elmo
         settings: dict[str, object] = {
             "model": elmo.checkpoint.digest,
-            "tokeniser": dump(elmo.tokeniser.config),
+            "tokenizer": dump(elmo.tokenizer.config),
             "layers": self._layers_name(),
             "pooling": self.pooling,
             "dtype": self.dtype,

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmokit.embed.scratch import Record, Scratch
+from elmokit.errors import UserError
 from elmokit.hdf5 import new_hdf5
 
 Progress = Callable[[int], None]  # how many sentences are written
@@ -137,12 +138,12 @@ WRITERS[".parquet"] = write_parquet
 def check_output(path: Path) -> None:
     """Refuse before hours of work what could not be written after them."""
     if path.suffix not in WRITERS:
-        raise ValueError(f"{path}: expected a name that ends in {', '.join(WRITERS)}, found {path.suffix!r}")
+        raise UserError(f"{path}: expected a name that ends in {', '.join(WRITERS)}, found {path.suffix!r}")
     if path.suffix == ".parquet":
         try:
             import pyarrow.parquet  # noqa: F401
         except ImportError:
-            raise ValueError("parquet files need the extra: pip install 'elmokit[parquet]'") from None
+            raise UserError("parquet files need the extra: pip install 'elmokit[parquet]'") from None
 
 
 def check_space(scratch: Scratch, path: Path) -> None:

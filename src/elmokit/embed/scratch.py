@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
 from elmokit.atomic import fsync, write_file
+from elmokit.errors import UserError
 from elmokit.model.bilm import BiLMState
 
 JOURNAL, VECTORS, SENTENCES, LOCK = "journal.json", "vectors.bin", "sentences.jsonl", "lock"
@@ -57,7 +58,7 @@ class Scratch:
             folder.mkdir(exist_ok=True)
             self._lock = _lock(folder / LOCK)
         except OSError as error:
-            raise ValueError(f"cannot write to {folder}: {error.strerror}") from None
+            raise UserError(f"cannot write to {folder}: {error.strerror}") from None
         try:
             if (folder / JOURNAL).is_file():
                 self._take_up()
@@ -153,11 +154,11 @@ class Scratch:
             self.sentences, name = journal["sentences"], journal["state"]
             state = BiLMState(**load_file(self.folder / name)) if name else None
         except (ValueError, KeyError, TypeError, OSError, SafetensorError) as error:
-            raise ValueError(f"{self.folder} is damaged ({error}): begin again with --restart") from None
+            raise UserError(f"{self.folder} is damaged ({error}): begin again with --restart") from None
         changed = [key for key in self.settings if settings.get(key) != self.settings[key]]
         if changed:
             was = ", ".join(f"{key} {settings.get(key)!r}, now {self.settings[key]!r}" for key in changed)
-            raise ValueError(
+            raise UserError(
                 f"{self.folder} was begun with other settings ({was}): use the same ones to go on, "
                 f"or --restart to begin again"
             )
@@ -165,7 +166,7 @@ class Scratch:
             path = self.folder / name
             found = path.stat().st_size if path.is_file() else 0
             if found < size:
-                raise ValueError(f"{path}: expected {size} bytes, found {found}: begin again with --restart")
+                raise UserError(f"{path}: expected {size} bytes, found {found}: begin again with --restart")
             os.truncate(path, size)
             fsync(path)
         self._mark = Mark(self.sentences, sizes, journal["input_digest"], state)
@@ -181,5 +182,5 @@ def _lock(path: Path) -> BinaryIO:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        raise ValueError(f"another process is writing to {path.parent}: wait for it, or stop it") from None
+        raise UserError(f"another process is writing to {path.parent}: wait for it, or stop it") from None
     return file

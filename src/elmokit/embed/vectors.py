@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from elmokit.errors import UserError
+
 
 class Embedded(NamedTuple):
     line: int  # of the input, from 1
@@ -118,7 +120,7 @@ class _ParquetFile(VectorFile):
 def open_vectors(path: str | Path) -> VectorFile:
     path = Path(path)
     if not path.is_file():
-        raise ValueError(f"no file {path}")
+        raise UserError(f"no file {path}")
     if path.suffix in (".h5", ".hdf5"):
         return _H5File(path)
     if path.suffix == ".npz":
@@ -132,4 +134,4 @@ def open_vectors(path: str | Path) -> VectorFile:
             return _FlatFile({name: file.get_tensor(name) for name in file.keys()}, file.metadata())  # noqa: SIM118
     if path.suffix == ".parquet":
         return _ParquetFile(path)
-    raise ValueError(f"{path}: expected .h5, .npz, .safetensors or .parquet, found {path.suffix!r}")
+    raise UserError(f"{path}: expected .h5, .npz, .safetensors or .parquet, found {path.suffix!r}")

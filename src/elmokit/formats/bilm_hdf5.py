@@ -21,12 +21,13 @@ from torch import Tensor
 from elmokit.atomic import replacing, write_file
 from elmokit.checkpoint import Checkpoint, check_tensors
 from elmokit.config import parse_json, suggest
+from elmokit.errors import UserError
 from elmokit.hdf5 import new_hdf5
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.lstm import LSTMConfig
 from elmokit.text.characters import BYTE_CHARACTERS, MASK_SHIFT, ByteMapper
-from elmokit.text.tokens import TokeniserConfig
+from elmokit.text.tokens import TokenizerConfig
 
 # An unknown key in these tables could mean another architecture, so it is refused.
 LSTM_KEYS = {"cell_clip", "dim", "n_layers", "proj_clip", "projection_dim", "use_skip_connections"}
@@ -44,13 +45,13 @@ def read_bilm(options: str | Path, weights: str | Path, *, published: bool = Tru
     check_tensors(expected, arrays, Path(weights))
     for name, array in arrays.items():
         if not np.isfinite(array).all():
-            raise ValueError(f"{weights}: {name} holds values that are not finite numbers")
+            raise UserError(f"{weights}: {name} holds values that are not finite numbers")
     state = _to_ours({name: torch.from_numpy(array) for name, array in arrays.items()}, config)
     bilm.load_state_dict(state, assign=True)
     return Checkpoint(
         bilm.eval(),
         ByteMapper(max_characters_per_token=characters, published=published),
-        TokeniserConfig("whitespace", "none" if published else "NFC"),
+        TokenizerConfig("whitespace", "none" if published else "NFC"),
     )
 
 
@@ -59,7 +60,7 @@ def write_bilm(checkpoint: Checkpoint, options: str | Path, weights: str | Path)
     config, mapper = checkpoint.bilm.config, checkpoint.mapper
     encoder = config.encoder
     if not isinstance(encoder, CharEncoderConfig) or encoder.words or not isinstance(mapper, ByteMapper):
-        raise ValueError("bilm-tf's format holds models over UTF-8 bytes only; this one reads other ids")
+        raise UserError("bilm-tf's format holds models over UTF-8 bytes only; this one reads other ids")
     lstm = config.lstm
     table = {
         "lstm": {
@@ -89,14 +90,14 @@ def write_bilm(checkpoint: Checkpoint, options: str | Path, weights: str | Path)
 def read_options(path: Path) -> tuple[BiLMConfig, int]:
     """The architecture, and max_characters_per_token."""
     if not path.is_file():
-        raise ValueError(f"no options file {path}")
+        raise UserError(f"no options file {path}")
     table = parse_json(path.read_bytes(), path)
     try:
         lstm, cnn = _table(table, "lstm", LSTM_KEYS), _table(table, "char_cnn", CNN_KEYS)
         if table.get("bidirectional", True) is not True:
-            raise ValueError("expected a bidirectional model")
+            raise UserError("expected a bidirectional model")
         if cnn.get("n_characters", BYTE_CHARACTERS) not in (BYTE_CHARACTERS, BYTE_CHARACTERS - MASK_SHIFT):
-            raise ValueError(f"char_cnn.n_characters: expected 261 or 262, found {cnn['n_characters']!r}")
+            raise UserError(f"char_cnn.n_characters: expected 261 or 262, found {cnn['n_characters']!r}")
         width = _integer(lstm, "projection_dim")
         filters = tuple((int(w), int(n)) for w, n in cnn["filters"])
         encoder = CharEncoderConfig(
@@ -108,7 +109,7 @@ def read_options(path: Path) -> tuple[BiLMConfig, int]:
             projection=sum(n for _, n in filters) != width,
         )
         if encoder.activation not in ("relu", "tanh"):
-            raise ValueError(f"char_cnn.activation: expected relu or tanh, found {encoder.activation!r}")
+            raise UserError(f"char_cnn.activation: expected relu or tanh, found {encoder.activation!r}")
         config = BiLMConfig(
             encoder,
             LSTMConfig(
@@ -122,25 +123,25 @@ def read_options(path: Path) -> tuple[BiLMConfig, int]:
         )
         return config, int(cnn.get("max_characters_per_token", 50))
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise UserError(f"{path}: {error}") from None
     except KeyError as error:
-        raise ValueError(f"{path}: missing key {error}") from None
+        raise UserError(f"{path}: missing key {error}") from None
 
 
 def _table(options: dict[str, Any], name: str, known: set[str]) -> dict[str, Any]:
     table = options.get(name)
     if not isinstance(table, dict):
-        raise ValueError(f"expected a table {name!r}, found {table!r}; is this an ELMo options file?")
+        raise UserError(f"expected a table {name!r}, found {table!r}; is this an ELMo options file?")
     for key in table:
         if key not in known:
-            raise ValueError(f"unknown key '{name}.{key}': {suggest(key, known)}")
+            raise UserError(f"unknown key '{name}.{key}': {suggest(key, known)}")
     return table
 
 
 def _integer(table: dict[str, Any], key: str) -> int:
     value = table[key]
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{key}: expected a positive integer, found {value!r}")
+        raise UserError(f"{key}: expected a positive integer, found {value!r}")
     return value
 
 
@@ -154,16 +155,16 @@ def _read_arrays(path: Path) -> dict[str, NDArray[np.float32]]:
     def take(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset):
             if item.dtype.kind != "f":
-                raise ValueError(f"{path}: {name}: expected floating-point numbers, found {item.dtype}")
+                raise UserError(f"{path}: {name}: expected floating-point numbers, found {item.dtype}")
             arrays[name] = np.asarray(item[...], dtype=np.float32)
 
     if not path.is_file():
-        raise ValueError(f"no weights file {path}")
+        raise UserError(f"no weights file {path}")
     try:
         with h5py.File(path, "r") as file:
             file.visititems(take)
     except OSError as error:
-        raise ValueError(f"{path}: not a whole HDF5 file ({error}): copy or download it again") from None
+        raise UserError(f"{path}: not a whole HDF5 file ({error}): copy or download it again") from None
     return arrays
 
 

@@ -18,11 +18,12 @@ from torch.nn.functional import pad
 
 from elmokit.checkpoint import Checkpoint, check_tensors
 from elmokit.config import build, parse_json
+from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.lstm import LSTMConfig
 from elmokit.text.characters import MASK_SHIFT, LexiconMapper
-from elmokit.text.tokens import TokeniserConfig
+from elmokit.text.tokens import TokenizerConfig
 
 CONFIG, CHARACTERS, WORDS = "config.json", "char.dic", "word.dic"
 ENCODER, EMBEDDER = "encoder.pkl", "token_embedder.pkl"
@@ -53,7 +54,7 @@ class _Encoder:
 
     def __post_init__(self) -> None:
         if self.name.lower() != "elmo":
-            raise ValueError(f"name: expected 'elmo', found {self.name!r}, an architecture that elmokit has not")
+            raise UserError(f"name: expected 'elmo', found {self.name!r}, an architecture that elmokit has not")
 
 
 @dataclass(frozen=True)
@@ -70,17 +71,17 @@ class _TokenEmbedder:
 
     def __post_init__(self) -> None:
         if self.name.lower() != "cnn":
-            raise ValueError(f"name: expected 'cnn', found {self.name!r}, an architecture that elmokit has not")
+            raise UserError(f"name: expected 'cnn', found {self.name!r}, an architecture that elmokit has not")
         for key in ("word_dim", "char_dim", "n_highway"):
             if getattr(self, key) < 0:
-                raise ValueError(f"{key}: expected 0 or more, found {getattr(self, key)}")
+                raise UserError(f"{key}: expected 0 or more, found {getattr(self, key)}")
         if not self.word_dim and not self.char_dim:
-            raise ValueError("expected char_dim, word_dim or both above 0, found neither")
+            raise UserError("expected char_dim, word_dim or both above 0, found neither")
         if self.char_dim and not (self.filters and self.activation):
-            raise ValueError(f"char_dim is {self.char_dim}, which needs filters and activation too")
+            raise UserError(f"char_dim is {self.char_dim}, which needs filters and activation too")
         shortest = max([SHORTEST_ROW, *(width for width, _ in self.filters)])
         if self.max_characters_per_token < shortest:
-            raise ValueError(
+            raise UserError(
                 f"max_characters_per_token: expected {shortest} or more, found {self.max_characters_per_token}"
             )
 
@@ -95,7 +96,7 @@ def read_many_langs(folder: str | Path) -> Checkpoint:
         mapper = LexiconMapper(characters, words, embedder.max_characters_per_token)
         config = _translate_config(encoder, embedder, characters, words)
     except ValueError as error:
-        raise ValueError(f"{folder}: {error}") from None
+        raise UserError(f"{folder}: {error}") from None
     with torch.device("meta"):
         bilm = BiLM(config)
     tensors = {**_read_tensors(folder / ENCODER), **_read_tensors(folder / EMBEDDER)}
@@ -103,19 +104,19 @@ def read_many_langs(folder: str | Path) -> Checkpoint:
     for _, theirs, lexicon in EMBEDDINGS:
         listed, rows = (x[theirs].shape[:1] if theirs in x else None for x in (expected, tensors))
         if listed and rows and listed != rows:
-            raise ValueError(
+            raise UserError(
                 f"{folder}: {lexicon} lists {listed[0]} entries, {theirs} has {rows[0]} rows: "
                 "the two files are not of one model"
             )
     check_tensors(expected, tensors, folder)
     bilm.load_state_dict(_to_ours(tensors, config), assign=True)
-    return Checkpoint(bilm.eval(), mapper, TokeniserConfig("whitespace", "none"))
+    return Checkpoint(bilm.eval(), mapper, TokenizerConfig("whitespace", "none"))
 
 
 def _read_config(folder: Path) -> tuple[_Encoder, _TokenEmbedder]:
     path = folder / CONFIG
     if not path.is_file():
-        raise ValueError(f"{folder} is not a folder of ELMoForManyLangs: it has no {CONFIG}")
+        raise UserError(f"{folder} is not a folder of ELMoForManyLangs: it has no {CONFIG}")
     table = parse_json(path.read_bytes(), path)
     if "encoder" not in table or "token_embedder" not in table:
         path = _second_config(folder, table)
@@ -126,14 +127,14 @@ def _read_config(folder: Path) -> tuple[_Encoder, _TokenEmbedder]:
             build(_TokenEmbedder, table.get("token_embedder", {}), "token_embedder"),
         )
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise UserError(f"{path}: {error}") from None
 
 
 def _second_config(folder: Path, table: dict[str, Any]) -> Path:
     """The file that config.json names. Published folders name a path of the machine of their training."""
     named = table.get("config_path")
     if not isinstance(named, str) or not named:
-        raise ValueError(
+        raise UserError(
             f"{folder / CONFIG}: expected a key 'config_path' (or the tables 'encoder' and 'token_embedder'), "
             f"found {', '.join(map(repr, table)) or 'no keys'}"
         )
@@ -143,7 +144,7 @@ def _second_config(folder: Path, table: dict[str, Any]) -> Path:
     for path in candidates:
         if path.is_file():
             return path
-    raise ValueError(
+    raise UserError(
         f"{folder / CONFIG} names the configuration {named!r}, which is not there: put {name} into {folder} "
         "(that of the published models comes with the elmoformanylangs package, in its folder configs)"
     )
@@ -156,12 +157,12 @@ def read_lexicon(path: Path) -> dict[str, int]:
     it takes for the ideographic space.
     """
     if not path.is_file():
-        raise ValueError(f"no file {path}, which lists the ids that the model's embedding was trained with")
+        raise UserError(f"no file {path}, which lists the ids that the model's embedding was trained with")
     try:
         lines = path.read_bytes().decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         where = error.object[: error.start].count(b"\n") + 1
-        raise ValueError(f"{path}: line {where}: expected UTF-8, found {error.reason}") from None
+        raise UserError(f"{path}: line {where}: expected UTF-8, found {error.reason}") from None
     if not lines[-1]:
         lines.pop()
     lexicon: dict[str, int] = {}
@@ -171,20 +172,20 @@ def read_lexicon(path: Path) -> dict[str, int]:
             entry, digits = fields if len(fields) > 1 else ("\u3000", *fields)
             identity = int(digits)
         except ValueError:
-            raise ValueError(
+            raise UserError(
                 f"{path}: line {number}: expected an entry, a tab and its id, found {line!r}"
             ) from None
         if lexicon.setdefault(entry, identity) != identity:
-            raise ValueError(f"{path}: line {number}: {entry!r} has two ids, {lexicon[entry]} and {identity}")
+            raise UserError(f"{path}: line {number}: {entry!r} has two ids, {lexicon[entry]} and {identity}")
     entries: dict[int, str] = {}
     for entry, identity in lexicon.items():
         if not 0 <= identity < len(lexicon):
-            raise ValueError(
+            raise UserError(
                 f"{path}: expected the ids 0 to {len(lexicon) - 1} for {len(lexicon)} entries, "
                 f"found {identity} for {entry!r}"
             )
         if identity in entries:
-            raise ValueError(f"{path}: found the id {identity} for both {entries[identity]!r} and {entry!r}")
+            raise UserError(f"{path}: found the id {identity} for both {entries[identity]!r} and {entry!r}")
         entries[identity] = entry
     return lexicon
 
@@ -192,27 +193,27 @@ def read_lexicon(path: Path) -> dict[str, int]:
 def _read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a state dict by file and name. Code in a pickle is refused, not run."""
     if not path.is_file():
-        raise ValueError(f"no file {path}: a folder of ELMoForManyLangs has {ENCODER} and {EMBEDDER}")
+        raise UserError(f"no file {path}: a folder of ELMoForManyLangs has {ENCODER} and {EMBEDDER}")
     expected = "expected a whole PyTorch file of tensors by name and nothing else"
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # of many kinds, and torch's own text advises to load the file unsafely
-        raise ValueError(
+        raise UserError(
             f"{path}: {expected}; torch refuses it ({type(error).__name__}): copy or download it again, "
             "and distrust it if that does not help"
         ) from None
     if not isinstance(state, dict):
-        raise ValueError(f"{path}: {expected}, found {type(state).__name__}")
+        raise UserError(f"{path}: {expected}, found {type(state).__name__}")
     for name, tensor in state.items():
         if not isinstance(tensor, Tensor):
-            raise ValueError(f"{path}: {expected}, found {name!r} of type {type(tensor).__name__}")
+            raise UserError(f"{path}: {expected}, found {name!r} of type {type(tensor).__name__}")
         if not tensor.is_floating_point() or tensor.layout != torch.strided or tensor.device.type != "cpu":
-            raise ValueError(
+            raise UserError(
                 f"{path}: {name}: expected a dense array of floating-point numbers, "
                 f"found {str(tensor.layout)[6:]} {str(tensor.dtype)[6:]} on {tensor.device}"
             )
         if not tensor.isfinite().all():
-            raise ValueError(f"{path}: {name} holds values that are not finite numbers")
+            raise UserError(f"{path}: {name} holds values that are not finite numbers")
     return {f"{path.name}/{name}": tensor.detach().float() for name, tensor in state.items()}
 
 

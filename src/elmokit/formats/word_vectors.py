@@ -21,9 +21,10 @@ import torch
 from numpy.typing import NDArray
 
 from elmokit.checkpoint import Checkpoint
+from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM, BiLMConfig
+from elmokit.model.recipe import ModelRecipe
 from elmokit.model.word_encoder import WordEncoderConfig
-from elmokit.pretrain.recipe import Recipe
 from elmokit.text.vocabulary import BEGIN, END, SPECIALS, UNKNOWN, WordMapper
 
 CHUNK = 1 << 20  # bytes read at one time, and more than any word or line of text takes
@@ -64,9 +65,9 @@ def read_word_vectors(path: str | Path, *, limit: int | None = None) -> tuple[li
 
 
 def bilm_from_vectors(
-    path: str | Path, recipe: Recipe, *, limit: int | None = None, trainable: bool = False, seed: int = 0
+    path: str | Path, recipe: ModelRecipe, *, limit: int | None = None, trainable: bool = False, seed: int = 0
 ) -> Checkpoint:
-    """A fresh biLM over the file's vectors: the recipe's LSTMs and tokeniser, equal for an equal seed."""
+    """A fresh biLM over the file's vectors: the recipe's LSTMs and tokenizer, equal for an equal seed."""
     words, table = _read(Path(path), limit, spare=FIRST)
     vectors = torch.from_numpy(table)[FIRST:]
     width = vectors.shape[1]
@@ -94,15 +95,15 @@ def bilm_from_vectors(
     with torch.device("meta"):
         bilm = BiLM(BiLMConfig(WordEncoderConfig(words=len(table), embedding=width, trainable=trainable), lstm))
     bilm.load_state_dict(state, assign=True)
-    return Checkpoint(bilm.eval(), WordMapper(words), recipe.tokeniser)
+    return Checkpoint(bilm.eval(), WordMapper(words), recipe.tokenizer)
 
 
 def _read(path: Path, limit: int | None, spare: int) -> tuple[list[str], NDArray[np.float32]]:
     """Words, and an array with `spare` rows of zeros before the vectors."""
     if limit is not None and limit < 1:
-        raise ValueError(f"limit: expected 1 or more words, found {limit}")
+        raise UserError(f"limit: expected 1 or more words, found {limit}")
     if not path.is_file():
-        raise ValueError(f"no file of word vectors {path}")
+        raise UserError(f"no file of word vectors {path}")
     try:
         with _open(path) as file:
             layout = _detect(file)
@@ -110,9 +111,9 @@ def _read(path: Path, limit: int | None, spare: int) -> tuple[list[str], NDArray
             rows = _binary_rows(file, layout) if layout.binary else _text_rows(file, layout)
             return _collect(rows, layout, limit, spare)
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path}: not a whole compressed file ({error}): copy or download it again") from None
+        raise UserError(f"{path}: not a whole compressed file ({error}): copy or download it again") from None
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise UserError(f"{path}: {error}") from None
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -120,7 +121,7 @@ def _open(path: Path) -> IO[bytes]:
         magic = file.read(6)
     for start, what in OTHER.items():
         if magic.startswith(start):
-            raise ValueError(f"expected word vectors, found {what}")
+            raise UserError(f"expected word vectors, found {what}")
     if magic.startswith(GZIP):
         return cast("IO[bytes]", gzip.open(path, "rb"))
     return lzma.open(path, "rb") if magic.startswith(XZ) else path.open("rb")
@@ -139,14 +140,14 @@ def _detect(file: IO[bytes]) -> _Layout:
         if _is_text(numbers) and len(line.split()) == 2 and _parse(line, 1):
             return _Layout(False, None, 1)  # one number a word, and the first word is a number itself
         if width > WIDEST:
-            raise ValueError(f"line 1: expected vectors of no more than {WIDEST} numbers, found {_shown(first)}")
+            raise UserError(f"line 1: expected vectors of no more than {WIDEST} numbers, found {_shown(first)}")
         # Floats can have the bytes of letters, but hardly those of a number between spaces as well.
         damaged_text = _is_text(numbers) and (NUMBER.search(line) or not numbers)
         return _Layout(not damaged_text, promised, width)
     if not fields:
-        raise ValueError("expected word vectors, found an empty file" if not first else "found an empty line 1")
+        raise UserError("expected word vectors, found an empty file" if not first else "found an empty line 1")
     if not _parse(first, len(fields) - 1):
-        raise ValueError(f"line 1: expected a word and its numbers, or a header of two, found {_shown(first)}")
+        raise UserError(f"line 1: expected a word and its numbers, or a header of two, found {_shown(first)}")
     return _Layout(False, None, len(fields) - 1)
 
 
@@ -187,7 +188,7 @@ def _text_rows(file: IO[bytes], layout: _Layout) -> Iterator[_Row]:
         parsed = _parse(line, layout.width) if empty is None else None
         # A word with spaces is a word; one that ends in a number is a line with a number too many.
         if parsed is None or (len(parsed[0].split()) > 1 and _parse(parsed[0], 1)):
-            raise ValueError(
+            raise UserError(
                 f"line {empty or number}: expected a word and {layout.width} numbers, "
                 f"found {_shown(b'' if empty else line)}"
             )
@@ -202,7 +203,7 @@ def _binary_rows(file: IO[bytes], layout: _Layout) -> Iterator[_Row]:
         while (space := buffer.find(b" ", at)) < 0 or len(buffer) - space - 1 < size:
             more = file.read(max(CHUNK, size))
             if not more or (space < 0 and len(buffer) - at > CHUNK):
-                raise ValueError(
+                raise UserError(
                     f"vector {number} of {layout.promised}: expected a word, a space and {size} bytes, "
                     f"found {len(buffer) - at} bytes{'' if more else ' to the end of the file'}: "
                     "copy or download it again"
@@ -214,7 +215,7 @@ def _binary_rows(file: IO[bytes], layout: _Layout) -> Iterator[_Row]:
         at = space + 1 + size
     left = len((buffer[at:] + file.read(CHUNK)).strip())
     if left:
-        raise ValueError(f"expected {layout.promised} vectors, as the header says, found {left} bytes after them")
+        raise UserError(f"expected {layout.promised} vectors, as the header says, found {left} bytes after them")
 
 
 def _collect(
@@ -226,7 +227,7 @@ def _collect(
     for row in rows:
         count += 1
         if layout.promised is not None and count > layout.promised:
-            raise ValueError(f"{row.where}: expected {layout.promised} vectors, as the header says, found more")
+            raise UserError(f"{row.where}: expected {layout.promised} vectors, as the header says, found more")
         word = row.word.decode("utf-8", "replace")
         if word in words:
             continue
@@ -236,14 +237,14 @@ def _collect(
         with np.errstate(over="ignore"):  # a number too large for float32 is reported below
             vectors[at] = row.vector
         if not np.isfinite(vectors[at]).all():
-            raise ValueError(f"{row.where}: {word!r}: expected finite numbers, found NaN or an infinite one")
+            raise UserError(f"{row.where}: {word!r}: expected finite numbers, found NaN or an infinite one")
         words[word] = None
         if len(words) == limit:
             break
     if len(words) != limit and layout.promised is not None and count < layout.promised:
-        raise ValueError(f"expected {layout.promised} vectors, as the header says, found {count}")
+        raise UserError(f"expected {layout.promised} vectors, as the header says, found {count}")
     if not words:
-        raise ValueError("expected word vectors, found none")
+        raise UserError("expected word vectors, found none")
     vectors.resize((spare + len(words), layout.width), refcheck=False)
     return list(words), vectors
 

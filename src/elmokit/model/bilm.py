@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from elmokit.errors import UserError
 from elmokit.model.char_encoder import CharEncoder, CharEncoderConfig
 from elmokit.model.kernels import recurrent, steps
 from elmokit.model.kernels.layers import Kept
@@ -74,9 +75,9 @@ class BiLM(nn.Module):
         """ids [B, T, W] as they are: sentence boundaries are the caller's (see `add_boundaries`)."""
         mask = token_mask(ids)
         x = self.encoder(whole_rows(ids))[: len(ids)]
-        return self.contextualise(x, mask, state)
+        return self.contextualize(x, mask, state)
 
-    def contextualise(
+    def contextualize(
         self, x: Tensor, mask: Tensor, state: BiLMState | None = None, *, ends: bool = True
     ) -> BiLMOutput:
         """The layers over given token vectors x [B, T, P], padded on the right.
@@ -86,7 +87,7 @@ class BiLM(nn.Module):
         """
         state = state if state is not None else self.zero_state(x.shape[0])
         if state.hidden.shape[2] != x.shape[0]:
-            raise ValueError(f"expected a state of {x.shape[0]} rows, found {state.hidden.shape[2]}")
+            raise UserError(f"expected a state of {x.shape[0]} rows, found {state.hidden.shape[2]}")
         lengths = mask.sum(dim=1)
         x = x * mask.unsqueeze(-1)
         weights = [
@@ -174,7 +175,7 @@ def token_mask(ids: Tensor) -> Tensor:
     """ids [B, T, W] -> [B, T], true where there is a token; tokens must come before padding."""
     mask = (ids > 0).any(dim=-1)
     if mask.shape[1] > 1 and bool((mask[:, 1:] & ~mask[:, :-1]).any()):
-        raise ValueError(
+        raise UserError(
             "expected each row's tokens first and its padding after them, found padding between tokens"
         )
     return mask

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from elmokit.errors import UserError
 from elmokit.model.kernels import convolution, linear
 from elmokit.model.kernels.library import usable
 from elmokit.model.kernels.packing import weights_of
@@ -51,9 +52,9 @@ class CharEncoderConfig:
 
     def __post_init__(self) -> None:
         if not self.filters and not self.words:
-            raise ValueError("a token encoder needs filters over characters, a word table or both; found neither")
+            raise UserError("a token encoder needs filters over characters, a word table or both; found neither")
         if any(width < 1 or count < 1 for width, count in self.filters):
-            raise ValueError(f"filters are (width, count) of at least 1, found {self.filters}")
+            raise UserError(f"filters are (width, count) of at least 1, found {self.filters}")
 
     @property
     def features(self) -> int:
@@ -85,7 +86,7 @@ class CharEncoder(nn.Module):
         self.config = config
         self.width = width
         if not config.projection and config.features != width:
-            raise ValueError(f"without a projection the features must be x_k: {config.features} is not {width}")
+            raise UserError(f"without a projection the features must be x_k: {config.features} is not {width}")
         if config.filters:
             filters = sum(count for _, count in config.filters)
             self.character_embedding = nn.Embedding(config.characters, config.embedding, padding_idx=0)
@@ -97,9 +98,9 @@ class CharEncoder(nn.Module):
             self.word_embedding = nn.Embedding(config.words, config.word_embedding, padding_idx=0)
         self.projection = nn.Linear(config.features, width) if config.projection else nn.Identity()
         self._cache = convolution.TableCache()
-        self._initialise()
+        self._initialize()
 
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         """As bilm-tf; the padding rows stay zero."""
         with torch.no_grad():
             if self.config.filters:
@@ -163,7 +164,7 @@ class CharEncoder(nn.Module):
         """ids [N, C] -> the width of the widest filter, which must not be wider than C."""
         widest = max(width for width, _ in self.config.filters)
         if ids.shape[-1] < widest:
-            raise ValueError(f"filters of width {widest} need {widest} characters a token, found {ids.shape[-1]}")
+            raise UserError(f"filters of width {widest} need {widest} characters a token, found {ids.shape[-1]}")
         return widest
 
     def _table_weights(self) -> list[Tensor]:

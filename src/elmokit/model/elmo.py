@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM, BiLMState, add_boundaries
 from elmokit.model.scalar_mix import LayerNorm, ScalarMix
 from elmokit.text.characters import TokenMapper
@@ -23,7 +24,7 @@ class ElmoLayer(nn.Module):
 
     places            how many mixes with weights of their own: 1 at a task RNN's input or output, 2 at both.
     select            the layers to mix (all by default): [2] is the last only.
-    layer_norm, regulariser, gamma    as ScalarMix's.
+    layer_norm, regularizer, gamma    as ScalarMix's.
     train_bilm        also train the biLM; by default it is frozen, runs without gradients and in evaluation
                       mode, whatever the mode of the model around it.
     keep_boundaries   keep the vectors of <S> and </S>: T + 2 vectors a row.
@@ -38,18 +39,18 @@ class ElmoLayer(nn.Module):
         select: list[int] | None = None,
         dropout: float = 0.5,
         layer_norm: LayerNorm | None = None,
-        regulariser: float = 0.0,
+        regularizer: float = 0.0,
         gamma: float = 1.0,
         train_bilm: bool = False,
         keep_boundaries: bool = False,
     ) -> None:
         super().__init__()
         if places < 1:
-            raise ValueError(f"places: expected 1 or more, found {places}")
+            raise UserError(f"places: expected 1 or more, found {places}")
         self.bilm = bilm
         self.mixes = nn.ModuleList(
             ScalarMix(
-                bilm.config.layers, select=select, gamma=gamma, layer_norm=layer_norm, regulariser=regulariser
+                bilm.config.layers, select=select, gamma=gamma, layer_norm=layer_norm, regularizer=regularizer
             )
             for _ in range(places)
         )

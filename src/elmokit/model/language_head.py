@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from elmokit.errors import UserError
 from elmokit.model.kernels import bfloat16, bfloat16_softmax
 from elmokit.model.sampling import LogUniformSampler, Negatives
 
@@ -59,7 +60,7 @@ class LanguageHead(nn.Module):
         """h [..., P], targets [...] (-1: nothing is predicted there) -> the sum of -log p(target)."""
         h, targets = _predicted(h, targets)
         if targets.numel() and int(targets.max()) >= len(self.bias):
-            raise ValueError(f"expected targets below {len(self.bias)}, found {int(targets.max())}")
+            raise UserError(f"expected targets below {len(self.bias)}, found {int(targets.max())}")
         return _negative_log_likelihood(_projected(h, self.projection_weight), self.weight, self.bias, targets)
 
     def rows(self, *ids: Tensor) -> SoftmaxRows:
@@ -70,7 +71,7 @@ class LanguageHead(nn.Module):
         distinct = torch.unique(torch.cat([some.flatten() for some in ids]))
         distinct = distinct[distinct >= 0]
         if distinct.numel() and int(distinct[-1]) >= len(self.bias):
-            raise ValueError(f"expected ids below {len(self.bias)}, found {int(distinct[-1])}")
+            raise UserError(f"expected ids below {len(self.bias)}, found {int(distinct[-1])}")
         return SoftmaxRows(
             distinct,
             self.weight.detach().index_select(0, distinct).requires_grad_(),
@@ -118,7 +119,7 @@ class SoftmaxRows:
         places = torch.searchsorted(self.ids, words)
         missing = words[self.ids[places.clamp(max=len(self.ids) - 1)] != words] if len(self.ids) else words
         if missing.numel():
-            raise ValueError(
+            raise UserError(
                 f"expected rows of all targets and negatives, found none of word {int(missing[0])}: "
                 "gather them with head.rows(targets, negatives.ids)"
             )
@@ -128,7 +129,7 @@ class SoftmaxRows:
 def _predicted(h: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """The positions that have a target: h [N, P], targets [N]."""
     if h.shape[:-1] != targets.shape:
-        raise ValueError(
+        raise UserError(
             f"expected one target a vector, found vectors {tuple(h.shape)} and targets {tuple(targets.shape)}"
         )
     h, targets = h.reshape(-1, h.shape[-1]), targets.reshape(-1)

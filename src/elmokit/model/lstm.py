@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from elmokit.errors import UserError
+
 # The inputs' share of the gates is one product for so many steps: a text of a million tokens fits as well.
 STEPS = 256
 
@@ -35,11 +37,11 @@ class LSTMConfig:
     def __post_init__(self) -> None:
         for name in ("layers", "cells", "width"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected 1 or more, found {getattr(self, name)}")
+                raise UserError(f"{name}: expected 1 or more, found {getattr(self, name)}")
         for name in ("cell_clip", "projection_clip"):
             value = getattr(self, name)
             if value is not None and value <= 0:
-                raise ValueError(f"{name}: expected a positive bound or none, found {value}")
+                raise UserError(f"{name}: expected a positive bound or none, found {value}")
 
 
 class LSTMState(NamedTuple):

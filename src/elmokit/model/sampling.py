@@ -17,6 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from elmokit.errors import UserError
+
 BLOCK = 1 << 20  # draws at once, at most: nearly all of a large vocabulary takes many
 
 
@@ -28,9 +30,7 @@ class Negatives(NamedTuple):
 class LogUniformSampler:
     def __init__(self, vocabulary: int) -> None:
         if vocabulary < 2:
-            raise ValueError(
-                f"expected a vocabulary of 2 words or more to draw negatives from, found {vocabulary}"
-            )
+            raise UserError(f"expected a vocabulary of 2 words or more to draw negatives from, found {vocabulary}")
         self.vocabulary = vocabulary
         # Where each word came first. Allocated once; a draw writes its words' places before it reads them.
         self._first = np.empty(vocabulary, dtype=np.int64)
@@ -46,7 +46,7 @@ class LogUniformSampler:
     def sample(self, count: int, generator: np.random.Generator) -> Negatives:
         """`count` distinct words; the same ones for the same state of the generator."""
         if not 0 < count < self.vocabulary:
-            raise ValueError(
+            raise UserError(
                 f"expected 1 to {self.vocabulary - 1} negatives for a vocabulary of {self.vocabulary} words, "
                 f"found {count}: take fewer, or the full softmax"
             )

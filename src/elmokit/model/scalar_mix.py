@@ -11,6 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from elmokit.errors import UserError
+
 LayerNorm = Literal["batch", "token"]
 
 
@@ -21,7 +23,7 @@ class ScalarMix(nn.Module):
     weights       initial w, one for each mixed layer; zeros (the plain average) by default.
     layer_norm    "batch", as published: one mean and variance over all real tokens and dimensions of a batch
                   together, so a sentence's vectors depend on its batch; "token": each token's own.
-    regulariser   lambda: `penalty()` is lambda * sum(w^2), to be added to the task's loss. 1 keeps close to
+    regularizer   lambda: `penalty()` is lambda * sum(w^2), to be added to the task's loss. 1 keeps close to
                   the average of the layers, 0.001 lets the weights vary.
     """
 
@@ -33,20 +35,20 @@ class ScalarMix(nn.Module):
         weights: Sequence[float] | None = None,
         gamma: float = 1.0,
         layer_norm: LayerNorm | None = None,
-        regulariser: float = 0.0,
+        regularizer: float = 0.0,
         trainable: bool = True,
     ) -> None:
         super().__init__()
         self.layers = layers
         self.select = list(range(layers)) if select is None else [range(layers)[i] for i in select]
         if not self.select or len(set(self.select)) != len(self.select):
-            raise ValueError(f"select: expected different layers of 0..{layers - 1}, found {select}")
+            raise UserError(f"select: expected different layers of 0..{layers - 1}, found {select}")
         if weights is not None and len(weights) != len(self.select):
-            raise ValueError(f"expected {len(self.select)} weights, one a mixed layer, found {len(weights)}")
+            raise UserError(f"expected {len(self.select)} weights, one a mixed layer, found {len(weights)}")
         if layer_norm not in (None, "batch", "token"):
-            raise ValueError(f'layer_norm: expected None, "batch" or "token", found {layer_norm!r}')
+            raise UserError(f'layer_norm: expected None, "batch" or "token", found {layer_norm!r}')
         self.layer_norm = layer_norm
-        self.regulariser = regulariser
+        self.regularizer = regularizer
         initial = torch.zeros(len(self.select)) if weights is None else torch.tensor(weights, dtype=torch.float32)
         self.weights = nn.Parameter(initial, requires_grad=trainable)
         self.gamma = nn.Parameter(torch.tensor(float(gamma)), requires_grad=trainable)
@@ -55,14 +57,14 @@ class ScalarMix(nn.Module):
         """layers [L, B, T, D], also as a list; mask [B, T] (needed by layer_norm "batch") -> [B, T, D]"""
         layers = layers if isinstance(layers, Tensor) else torch.stack(list(layers))
         if len(layers) != self.layers:
-            raise ValueError(f"expected {self.layers} layers, found {len(layers)}")
+            raise UserError(f"expected {self.layers} layers, found {len(layers)}")
         chosen = layers if len(self.select) == self.layers else layers[self.select]
         if self.layer_norm == "token":
             chosen = nn.functional.layer_norm(chosen, chosen.shape[-1:], eps=1e-12)
         elif self.layer_norm == "batch":
             if mask is None:
-                raise ValueError('layer_norm="batch" needs the mask: padding must not count')
-            chosen = torch.stack([_normalise(layer, mask) for layer in chosen])
+                raise UserError('layer_norm="batch" needs the mask: padding must not count')
+            chosen = torch.stack([_normalize(layer, mask) for layer in chosen])
         return self.gamma * torch.einsum("l,lbtd->btd", self.shares(), chosen)
 
     def shares(self) -> Tensor:
@@ -70,10 +72,10 @@ class ScalarMix(nn.Module):
         return torch.softmax(self.weights, dim=0)
 
     def penalty(self) -> Tensor:
-        return self.regulariser * self.weights.square().sum()
+        return self.regularizer * self.weights.square().sum()
 
 
-def _normalise(layer: Tensor, mask: Tensor) -> Tensor:  # [B, T, D] -> [B, T, D]
+def _normalize(layer: Tensor, mask: Tensor) -> Tensor:  # [B, T, D] -> [B, T, D]
     real = mask.unsqueeze(-1)
     count = real.sum() * layer.shape[-1]
     mean = (layer * real).sum() / count

@@ -7,6 +7,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from elmokit.errors import UserError
 from elmokit.model.kernels.linear import linear
 
 
@@ -19,7 +20,7 @@ class WordEncoderConfig:
 
     def __post_init__(self) -> None:
         if self.words < 4:
-            raise ValueError(f"words counts padding, <S>, </S> and <UNK>: expected 4 or more, found {self.words}")
+            raise UserError(f"words counts padding, <S>, </S> and <UNK>: expected 4 or more, found {self.words}")
 
 
 class WordEncoder(nn.Module):

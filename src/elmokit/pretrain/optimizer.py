@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from elmokit.errors import UserError
 from elmokit.model.language_head import LanguageHead, SoftmaxRows
 from elmokit.pretrain.muon import Muon
 
@@ -55,33 +56,33 @@ class OptimizerConfig:
             "initial_accumulator",
         ):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
-                raise ValueError(f"{name}: expected more than 0, found {getattr(self, name)}")
+                raise UserError(f"{name}: expected more than 0, found {getattr(self, name)}")
         for name in ("weight_decay", "row_weight_decay"):
             if not getattr(self, name) >= 0:
-                raise ValueError(f"{name}: expected 0 or more, found {getattr(self, name)}")
+                raise UserError(f"{name}: expected 0 or more, found {getattr(self, name)}")
         if not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError(f"betas: expected two of 0 or more, below 1, found {self.betas}")
+            raise UserError(f"betas: expected two of 0 or more, below 1, found {self.betas}")
         if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum: expected 0 or more, below 1, found {self.momentum}")
+            raise UserError(f"momentum: expected 0 or more, below 1, found {self.momentum}")
         if self.every < 1:
-            raise ValueError(f"every: expected 1 or more, found {self.every}")
+            raise UserError(f"every: expected 1 or more, found {self.every}")
         if not 0 <= self.warmup < 1:
-            raise ValueError(f"warmup: expected a share of the budget, 0 or more and below 1, found {self.warmup}")
+            raise UserError(f"warmup: expected a share of the budget, 0 or more and below 1, found {self.warmup}")
         if not 0 < self.cooldown <= 1 or (self.schedule == "trapezoid" and self.warmup + self.cooldown > 1):
-            raise ValueError(
+            raise UserError(
                 f"cooldown: expected a share of the budget, more than 0 and what the warm-up leaves at most, "
                 f"found {self.cooldown}"
             )
         if not 0 <= self.final <= 1:
-            raise ValueError(f"final: expected a share of the learning rate, 0 to 1, found {self.final}")
+            raise UserError(f"final: expected a share of the learning rate, 0 to 1, found {self.final}")
         if self.clip_norm is not None and not self.clip_norm > 0:
-            raise ValueError(f"clip_norm: expected a positive bound or none, found {self.clip_norm}")
+            raise UserError(f"clip_norm: expected a positive bound or none, found {self.clip_norm}")
 
 
 def rate_share(progress: float, config: OptimizerConfig) -> float:
     """The share of the highest rate at a share of the budget (tokens, epochs or hours); past its end, the last."""
     if not progress >= 0:
-        raise ValueError(f"progress: expected a share of the budget, 0 or more, found {progress}")
+        raise UserError(f"progress: expected a share of the budget, 0 or more, found {progress}")
     if progress < config.warmup:
         return progress / config.warmup
     along = (min(progress, 1.0) - config.warmup) / (1 - config.warmup)
@@ -165,7 +166,7 @@ class RowOptimizer:
 
 def row_gradients(rows: SoftmaxRows) -> dict[str, Tensor]:
     if rows.weight.grad is None or rows.bias.grad is None:
-        raise ValueError("expected rows with gradients, found none: call backward on their loss first")
+        raise UserError("expected rows with gradients, found none: call backward on their loss first")
     return {"weight": rows.weight.grad, "bias": rows.bias.grad}
 
 
@@ -209,7 +210,7 @@ class Optimizer:
         """
         if (rows is None) != (self.rows is None):
             expected, found = ("rows", "none") if rows is None else ("no rows", "some")
-            raise ValueError(f"expected {expected} of the softmax in each step, found {found}")
+            raise UserError(f"expected {expected} of the softmax in each step, found {found}")
         gradients = [parameter.grad for parameter in self.dense if parameter.grad is not None]
         if rows is not None:
             gradients += row_gradients(rows).values()
@@ -246,7 +247,7 @@ class Optimizer:
         for key in sorted(own.keys() | state.keys()):
             expected, found = _described(own.get(key)), _described(state.get(key))
             if expected != found:
-                raise ValueError(f"state of another model or optimizer: {key}: expected {expected}, found {found}")
+                raise UserError(f"state of another model or optimizer: {key}: expected {expected}, found {found}")
         for key, tensor in own.items():
             tensor.copy_(state[key])
 

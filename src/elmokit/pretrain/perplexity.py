@@ -18,11 +18,12 @@ import torch
 from torch import Tensor
 
 from elmokit.checkpoint import Checkpoint
+from elmokit.errors import UserError
 from elmokit.model.bilm import BiLMOutput, BiLMState
 from elmokit.model.language_head import LanguageHead
 from elmokit.model.rows import TOGETHER, whole_rows
 from elmokit.text.batches import batches_by_length, pad, windows
-from elmokit.text.tokens import make_tokeniser
+from elmokit.text.tokens import make_tokenizer
 from elmokit.text.vocabulary import BEGIN, END, SPECIALS, UNKNOWN, Vocabulary
 
 State = Literal["carry", "zero"]
@@ -84,8 +85,8 @@ def perplexity(
     """
     reader = _Reader(checkpoint, batch_tokens)
     if rows < 1:
-        raise ValueError(f"rows: expected 1 or more, found {rows}")
-    text = filter(None, reader.tokenised(sentences))
+        raise UserError(f"rows: expected 1 or more, found {rows}")
+    text = filter(None, reader.tokenized(sentences))
     so_far = None
     forward = backward = 0.0
     predictions = unknown = 0
@@ -105,7 +106,7 @@ def perplexity(
         )
         report(so_far)
     if so_far is None:
-        raise ValueError("expected text to predict, found no sentence with a token in it")
+        raise UserError("expected text to predict, found no sentence with a token in it")
     return so_far
 
 
@@ -122,18 +123,18 @@ def score(
     """
     reader = _Reader(checkpoint, batch_tokens)
     # Small windows and steps: somebody waits for each sentence.
-    return reader.read(reader.tokenised(sentences), state, window=batch_tokens, rows=1, stretch=1)
+    return reader.read(reader.tokenized(sentences), state, window=batch_tokens, rows=1, stretch=1)
 
 
 def fill(checkpoint: Checkpoint, sentence: Sequence[str], *, top: int = 10) -> list[Candidate]:
     """The words that fit best in place of the one token `___`, by both directions: p ~ p_forward p_backward."""
     reader = _Reader(checkpoint, BATCH_TOKENS)
     if top < 1:
-        raise ValueError(f"top: expected 1 or more, found {top}")
-    [tokens] = reader.tokenised([sentence])
+        raise UserError(f"top: expected 1 or more, found {top}")
+    [tokens] = reader.tokenized([sentence])
     if tokens.count(GAP) != 1:
         found = f"{tokens.count(GAP)} in {' '.join(tokens)!r}"
-        raise ValueError(f"expected one gap, written {GAP} as a token of its own, found {found}")
+        raise UserError(f"expected one gap, written {GAP} as a token of its own, found {found}")
     gap = tokens.index(GAP)
     by_direction = reader.around(tokens[:gap], tokens[gap + 1 :])[:, len(SPECIALS) :]  # [2, V - 3]
     probability = torch.softmax(by_direction.sum(dim=0), dim=0)
@@ -148,24 +149,24 @@ class _Reader:
 
     def __init__(self, checkpoint: Checkpoint, batch_tokens: int) -> None:
         if checkpoint.head is None or checkpoint.vocabulary is None:
-            raise ValueError(
+            raise UserError(
                 "this model predicts no words: it has no softmax head (published ELMo files leave it out). Use a "
                 "model that was pretrained here and kept its head; `elmo info MODEL` says what a model predicts"
             )
         if batch_tokens < 1:
-            raise ValueError(f"batch_tokens: expected 1 or more, found {batch_tokens}")
+            raise UserError(f"batch_tokens: expected 1 or more, found {batch_tokens}")
         self.bilm, self.mapper = checkpoint.bilm, checkpoint.mapper
         self.head: LanguageHead = checkpoint.head
         self.vocabulary: Vocabulary = checkpoint.vocabulary
-        self.tokeniser = make_tokeniser(checkpoint.tokeniser)
+        self.tokenizer = make_tokenizer(checkpoint.tokenizer)
         self.batch_tokens = batch_tokens
 
-    def tokenised(self, sentences: Iterable[Sequence[str]]) -> Iterator[list[str]]:
+    def tokenized(self, sentences: Iterable[Sequence[str]]) -> Iterator[list[str]]:
         """Tokens as the model reads them; a sentence given as text is taken apart first."""
         if isinstance(sentences, str):
-            raise ValueError("expected a list of sentences, found one string: put it in a list")
-        tokeniser = self.tokeniser
-        return (tokeniser.tokens(s) if isinstance(s, str) else tokeniser.clean(list(s)) for s in sentences)
+            raise UserError("expected a list of sentences, found one string: put it in a list")
+        tokenizer = self.tokenizer
+        return (tokenizer.tokens(s) if isinstance(s, str) else tokenizer.clean(list(s)) for s in sentences)
 
     def read(
         self, sentences: Iterator[list[str]], state: str, *, window: int, rows: int, stretch: int
@@ -174,7 +175,7 @@ class _Reader:
             return self._each(sentences, window)
         if state == "carry":
             return self._streams(sentences, rows, stretch)
-        raise ValueError(f'state: expected "carry" or "zero", found {state!r}')
+        raise UserError(f'state: expected "carry" or "zero", found {state!r}')
 
     def _each(self, sentences: Iterator[list[str]], window: int) -> Iterator[Scores]:
         """Each sentence by itself. Sorted by length among `window` tokens; the scores are in order."""

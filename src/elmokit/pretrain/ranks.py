@@ -11,6 +11,8 @@ from datetime import timedelta
 import torch
 from torch import Tensor, distributed
 
+from elmokit.errors import UserError
+
 TIMEOUT = timedelta(minutes=10)  # a rank that is gone is noticed by the others after so long at the latest
 
 
@@ -20,7 +22,7 @@ def _together() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise ValueError(
+        raise UserError(
             f"another process of this run is gone ({str(error).splitlines()[0]}); nothing before the last "
             f"checkpoint is lost: start all of them again with --resume"
         ) from None
@@ -57,7 +59,7 @@ class Ranks:
     def rows(self, total: int) -> tuple[int, int]:
         """The rows of a batch that are this rank's: [first, last)."""
         if total % self.world:
-            raise ValueError(f"a batch of {total} rows cannot be shared evenly by {self.world} processes")
+            raise UserError(f"a batch of {total} rows cannot be shared evenly by {self.world} processes")
         share = total // self.world
         return self.rank * share, (self.rank + 1) * share
 

@@ -1,7 +1,7 @@
 """A training run as one folder that can be stopped at any time and gone on with.
 
 run.json        the settings, as they were when the run began
-corpus/         the text, tokenised once: train/ and held-out/
+corpus/         the text, tokenized once: train/ and held-out/
 checkpoints/    step-N/: everything that the next step depends on; the last two are kept
 metrics.jsonl   a line for every report; tensorboard/ the same as events
 model/          the model itself, as `elmo embed --model` reads it; curve.png how it came about
@@ -26,14 +26,15 @@ from safetensors.torch import load_file, save_file
 from elmokit import __version__
 from elmokit.atomic import replacing_folder, write_file
 from elmokit.checkpoint import Checkpoint
-from elmokit.config import build, dump, parse_json
-from elmokit.pretrain.adapt import fresh_model
+from elmokit.config import build, dump, parse_json, present_names
+from elmokit.errors import UserError
+from elmokit.pretrain.adaptation import fresh_model
+from elmokit.pretrain.corpus import PreparedCorpus
 from elmokit.pretrain.metrics import Metrics, draw_curve
 from elmokit.pretrain.perplexity import Perplexity, perplexity
-from elmokit.pretrain.prepared import PreparedCorpus
 from elmokit.pretrain.ranks import Ranks
 from elmokit.pretrain.recipe import Recipe
-from elmokit.pretrain.train import StepResult, Trainer
+from elmokit.pretrain.step import StepResult, Trainer
 
 RUN, CORPUS, START, CHECKPOINTS, MODEL = "run.json", "corpus", "start", "checkpoints", "model"
 TENSORS, PROGRESS = "training.safetensors", "progress.json"
@@ -50,9 +51,9 @@ class Budget:
 
     def __post_init__(self) -> None:
         if (self.tokens is None) == (self.hours is None):
-            raise ValueError("a budget is a number of tokens or of hours: give one of them")
+            raise UserError("a budget is a number of tokens or of hours: give one of them")
         if (self.tokens or self.hours or 0) <= 0:
-            raise ValueError(f"a budget is more than nothing, found {self.tokens or self.hours}")
+            raise UserError(f"a budget is more than nothing, found {self.tokens or self.hours}")
 
     def progress(self, tokens: int, seconds: float) -> float:
         return tokens / self.tokens if self.tokens else seconds / (3600 * (self.hours or 1))
@@ -73,7 +74,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         for name in ("report_steps", "evaluations", "held_out_sentences"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected 1 or more, found {getattr(self, name)}")
+                raise UserError(f"{name}: expected 1 or more, found {getattr(self, name)}")
 
 
 class Report(NamedTuple):
@@ -123,8 +124,8 @@ class Run:
         """A run as its last whole checkpoint left it; another budget than it had is kept from then on."""
         path = folder / RUN
         if not path.is_file():
-            raise ValueError(f"{folder} holds no training run: it has no {RUN}")
-        config = build(RunConfig, _present_names(parse_json(path.read_bytes(), path)), "")
+            raise UserError(f"{folder} holds no training run: it has no {RUN}")
+        config = build(RunConfig, _settings(path), "")
         if budget is not None:
             config = dataclasses.replace(config, budget=budget)
         run = cls(folder, config, ranks)
@@ -282,7 +283,7 @@ class Run:
         problems = []
         for folder in reversed(_checkpoints(self.folder)):
             try:
-                tensors = _present_names(load_file(folder / TENSORS))
+                tensors = present_names(load_file(folder / TENSORS))
                 progress = parse_json((folder / PROGRESS).read_bytes(), folder / PROGRESS)
                 self.trainer.load_state_dict(tensors)
             except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
@@ -293,7 +294,7 @@ class Run:
             self.measured = Perplexity(*progress["perplexity"]) if progress["perplexity"] else None
             return
         if problems:
-            raise ValueError(f"no checkpoint in {self.folder} can be read: {'; '.join(problems)}")
+            raise UserError(f"no checkpoint in {self.folder} can be read: {'; '.join(problems)}")
 
     def _export(self) -> None:
         model, measured = self.trainer.model, self.measured
@@ -325,16 +326,8 @@ def _write_config(folder: Path, config: RunConfig) -> None:
     write_file(folder / RUN, json.dumps({"elmokit": __version__, **dump(config)}, indent=1).encode())
 
 
-def _present_names(table: dict[str, Any]) -> dict[str, Any]:
-    """What 0.1.0 wrote spelled the optimizer in the British way: in run.json, and in the names of tensors."""
-    table = {
-        "optimizer" + name.removeprefix("optimiser") if name.partition(".")[0] == "optimiser" else name: value
-        for name, value in table.items()
-        if name != "elmokit"
-    }
-    if isinstance(table.get("recipe"), dict):
-        table["recipe"] = _present_names(table["recipe"])
-    return table
+def _settings(path: Path) -> dict[str, Any]:
+    return {name: value for name, value in parse_json(path.read_bytes(), path).items() if name != "elmokit"}
 
 
 def _checkpoints(folder: Path) -> list[Path]:

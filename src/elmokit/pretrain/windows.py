@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from elmokit.errors import UserError
+
 BEGIN, END, SHIFT = 0, 1, 2
 NO_TARGET = -1
 
@@ -67,16 +69,16 @@ class WindowStream:
     ) -> None:
         last_row = rows if last_row is None else last_row
         if rows < 1 or steps < 1 or seed < 0:
-            raise ValueError(
+            raise UserError(
                 f"expected 1 or more rows and steps and a seed of 0 or more, found {rows=}, {steps=}, {seed=}"
             )
         if not 0 <= first_row < last_row <= rows:
-            raise ValueError(f"expected 0 <= first_row < last_row <= {rows} rows, found {first_row=}, {last_row=}")
+            raise UserError(f"expected 0 <= first_row < last_row <= {rows} rows, found {first_row=}, {last_row=}")
         # Plain arrays: indexing an np.memmap goes through Python each time.
         self._token_ids, self._offsets = np.asarray(corpus.token_ids), np.asarray(corpus.offsets)
         self._size = len(self._offsets) - 1
         if self._size < 1:
-            raise ValueError("expected a corpus of one sentence or more, found none")
+            raise UserError("expected a corpus of one sentence or more, found none")
         self.rows, self.steps, self.seed, self.shuffle = rows, steps, seed, shuffle
         self._row = np.arange(first_row, last_row, dtype=np.int64)
         self._sentence = np.zeros_like(self._row)  # k, of the sentence that the next step is in
@@ -133,11 +135,11 @@ class WindowStream:
         """Go on where a stream of the same corpus, seed and number of rows stood; it may hold more rows."""
         missing = [key for key in ("row", "sentence", "offset") if key not in state]
         if missing:
-            raise ValueError(f"not the state of a stream: no {', '.join(missing)}")
+            raise UserError(f"not the state of a stream: no {', '.join(missing)}")
         places = {int(row): place for place, row in enumerate(state["row"])}
         absent = [int(row) for row in self._row if int(row) not in places]
         if absent:
-            raise ValueError(
+            raise UserError(
                 f"expected a state with rows {self._row[0]} to {self._row[-1]}, found no row {absent[0]}"
             )
         chosen = [places[int(row)] for row in self._row]
@@ -145,7 +147,7 @@ class WindowStream:
         number = self._numbers(self._row + self.rows * np.maximum(sentence, 0))
         lengths = self._offsets.take(number + 1) - self._offsets.take(number) + 2
         if np.any(sentence < 0) or np.any(offset < 0) or np.any(offset >= lengths):
-            raise ValueError(
+            raise UserError(
                 "the state does not fit this corpus: expected that of a stream of the same text, seed and rows"
             )
         self._sentence, self._offset = sentence, offset
@@ -185,7 +187,7 @@ class Prefetch:
 
     def __init__(self, stream: WindowStream, depth: int = 4) -> None:
         if depth < 1:
-            raise ValueError(f"expected a depth of 1 or more, found {depth}")
+            raise UserError(f"expected a depth of 1 or more, found {depth}")
         self._stream = stream
         self._consumed = stream.state()
         self._queue: queue.Queue[tuple[Window, State] | Exception] = queue.Queue(depth)

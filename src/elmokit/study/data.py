@@ -6,13 +6,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from elmokit.analysis.pairs import bundled
+from elmokit.analysis.probes.pairs import bundled
 from elmokit.config import build, read_toml, suggest
+from elmokit.data import STUDIES
+from elmokit.errors import UserError
 from elmokit.tasks import TASKS
 
 OWN = "study.toml"
-HERE = Path(__file__).parent
-PACKS = {"en": HERE / "pack-en.toml", "ko": HERE / "pack-ko.toml"}
+PACKS = {path.stem: path for path in sorted(STUDIES.glob("*.toml"))}
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class StudyData:
 
     def task(self, name: str) -> TaskData:
         if name not in self.tasks:
-            raise ValueError(f"the data has no task {name!r}: {suggest(name, self.tasks)}")
+            raise UserError(f"the data has no task {name!r}: {suggest(name, self.tasks)}")
         found: TaskData = self.tasks[name]
         return found
 
@@ -64,7 +65,7 @@ class StudyData:
             for name in names:
                 absent = missing(self.task(name).train, self.task(name).dev)
                 if absent:
-                    raise ValueError(f"{name}: there is no file {absent[0]}")
+                    raise UserError(f"{name}: there is no file {absent[0]}")
             return list(dict.fromkeys(names))
         return [n for n in self.tasks if not missing(self.tasks[n].train, self.tasks[n].dev)]
 
@@ -90,19 +91,19 @@ def open_data(folder: str | Path, layout: str | None = None) -> StudyData:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise ValueError(f"{folder} is no folder: --data expects one with {OWN}, or laid out as the guide says")
+        raise UserError(f"{folder} is no folder: --data expects one with {OWN}, or laid out as the guide says")
     path = PACKS.get(layout, Path(layout)) if layout else folder / OWN
     if layout is None and not path.is_file():
         path = PACKS["en"]
     if not path.is_file():
-        raise ValueError(f"layout: expected {' or '.join(PACKS)} or a file, found {layout!r}")
+        raise UserError(f"layout: expected {' or '.join(PACKS)} or a file, found {layout!r}")
     table = read_toml(path)
     tasks = table.pop("tasks", {})
     if not isinstance(tasks, dict):
-        raise ValueError(f"{path}: expected tables [tasks.NAME], found tasks = {tasks!r}")
+        raise UserError(f"{path}: expected tables [tasks.NAME], found tasks = {tasks!r}")
     for name in tasks:
         if name not in TASKS:
-            raise ValueError(f"{path}: unknown task {name!r}: {suggest(name, TASKS)}")
+            raise UserError(f"{path}: unknown task {name!r}: {suggest(name, TASKS)}")
 
     def here(name: str) -> str:
         return str(folder / name)
@@ -111,7 +112,7 @@ def open_data(folder: str | Path, layout: str | None = None) -> StudyData:
         data = build(StudyData, table)
         read = {name: build(TaskData, entry, f"tasks.{name}") for name, entry in tasks.items()}
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise UserError(f"{path}: {error}") from None
     tags, senses = data.tags, data.senses
     return replace(
         data,

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from elmokit.analysis.exhibit import Exhibit
 from elmokit.atomic import write_file
+from elmokit.errors import UserError
+from elmokit.show.exhibit import Exhibit
 from elmokit.study.data import StudyData
 from elmokit.study.samples import epochs_exhibit, samples_exhibit
 from elmokit.study.sweep import BASELINE, ELMO, PLACEMENT, WEIGHTING, Measured, Variant, sample_variants
@@ -65,9 +66,9 @@ def read_shares(text: str) -> list[float]:
     try:
         shares = sorted({float(share) for share in text.split(",")})
     except ValueError:
-        raise ValueError(f"shares: expected numbers such as 0.01,0.1,1, found {text!r}") from None
+        raise UserError(f"shares: expected numbers such as 0.01,0.1,1, found {text!r}") from None
     if not shares or not 0 < shares[0] <= shares[-1] <= 1:
-        raise ValueError(f"shares: each is more than 0 and at most 1, found {text!r}")
+        raise UserError(f"shares: each is more than 0 and at most 1, found {text!r}")
     return shares
 
 
@@ -79,7 +80,7 @@ def places(page: Path, names: Sequence[str]) -> list[str]:
         begin, end = _marks(name)
         _, begun, rest = text.partition(begin)
         if begun and end not in rest:
-            raise ValueError(f"{page}: after the line {begin.strip()} expected a line {end}, found none")
+            raise UserError(f"{page}: after the line {begin.strip()} expected a line {end}, found none")
         if begun:
             found.append(name)
     return found
@@ -88,7 +89,7 @@ def places(page: Path, names: Sequence[str]) -> list[str]:
 def check_page(page: Path, names: Sequence[str]) -> None:
     if not places(page, names):
         begin, end = _marks(names[0])
-        raise ValueError(
+        raise UserError(
             f"{page} has no place for {' or '.join(names)}: expected a line {begin.strip()} and later a line {end}"
         )
 

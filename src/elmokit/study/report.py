@@ -9,24 +9,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from elmokit import __version__
-from elmokit.analysis.exhibit import Exhibit
-from elmokit.analysis.framework import SenseCorpus, read_senses, read_wordnet_index
-from elmokit.analysis.index import ContextIndex
-from elmokit.analysis.layers import Report, silent
-from elmokit.analysis.neighbours import Neighbours, corpus_neighbours, index_neighbours
-from elmokit.analysis.page import Section, render_page
-from elmokit.analysis.pairs import pairs_file, probe_pairs, read_pairs
-from elmokit.analysis.polysemy import (
+from elmokit.analysis.contexts.index import ContextIndex
+from elmokit.analysis.contexts.marked import read_marked
+from elmokit.analysis.contexts.neighbours import Neighbours, corpus_neighbours, index_neighbours
+from elmokit.analysis.contexts.polysemy import (
     Occurrence,
     occurrences_in_pairs,
     occurrences_in_tagged,
     occurrences_in_text,
     view_word,
 )
-from elmokit.analysis.senses import SenseProbe, senses_exhibit
-from elmokit.analysis.tagging import probe_tags
-from elmokit.embed.contexts import read_marked
+from elmokit.analysis.probes.pairs import pairs_file, probe_pairs, read_pairs
+from elmokit.analysis.probes.sense_corpus import SenseCorpus, read_senses, read_wordnet_index
+from elmokit.analysis.probes.senses import SenseProbe, senses_exhibit
+from elmokit.analysis.probes.tagging import probe_tags
+from elmokit.embed.arrays import Report, silent
 from elmokit.embed.embedder import Elmo
+from elmokit.errors import UserError
+from elmokit.show.exhibit import Exhibit
+from elmokit.show.html import Section, render_page
 from elmokit.study.data import StudyData, missing
 from elmokit.study.experiments import EXPERIMENTS
 from elmokit.study.sweep import BASELINE, ELMO, Measured, check_data, read_results, read_study
@@ -80,9 +81,9 @@ def _guarded(
 def _needs(what: str, *paths: str | None) -> None:
     absent = missing(*paths)
     if not paths or paths[0] is None:
-        raise ValueError(f"the data names no {what}")
+        raise UserError(f"the data names no {what}")
     if absent:
-        raise ValueError(f"there is no file {absent[0]}")
+        raise UserError(f"there is no file {absent[0]}")
 
 
 def _command(*parts: object) -> str:
@@ -189,7 +190,7 @@ STUDIES = {
 def _neighbours(plan: ReportPlan, elmo: Elmo, report: Report) -> Section:
     data = plan.data
     if not data.queries:
-        raise ValueError("the data has no queries, sentences with a [marked] word")
+        raise UserError("the data has no queries, sentences with a [marked] word")
     vectors, notes = _static(data)
     index = None if plan.index is None else ContextIndex.open(plan.index, elmo)
     if index is None:
@@ -237,7 +238,7 @@ def _static(data: StudyData) -> tuple[str | None, list[str]]:
 def _senses(plan: ReportPlan, elmo: Elmo, report: Report, corpus: list[SenseCorpus]) -> Section:
     senses = plan.data.senses
     if senses is None:
-        raise ValueError("the data has no [senses], a sense-tagged corpus")
+        raise UserError("the data has no [senses], a sense-tagged corpus")
     _needs("sense-tagged corpus", senses.train, *senses.tests, senses.index)
     first = None if senses.index is None else read_wordnet_index(senses.index)
     corpus.append(read_senses(senses.train))
@@ -259,7 +260,7 @@ def _senses(plan: ReportPlan, elmo: Elmo, report: Report, corpus: list[SenseCorp
 def _tags(plan: ReportPlan, elmo: Elmo, report: Report) -> Section:
     tags = plan.data.tags
     if tags is None:
-        raise ValueError("the data has no [tags], tagged sentences")
+        raise UserError("the data has no [tags], tagged sentences")
     _needs("tagged sentences", tags.train, tags.dev)
     vectors, notes = _static(plan.data)
     result = probe_tags(
@@ -299,7 +300,7 @@ def _pairs(plan: ReportPlan, elmo: Elmo, report: Report) -> Section:
 
 def _words(plan: ReportPlan, elmo: Elmo, report: Report, corpus: list[SenseCorpus]) -> Section:
     if not plan.data.words:
-        raise ValueError("the data names no words")
+        raise UserError("the data names no words")
     notes: list[str] = []
     if plan.data.senses is None:
         find = _in_text(plan, elmo, notes)

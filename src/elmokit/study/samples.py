@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from elmokit.analysis.exhibit import COLOURS, MARKERS, Cell, Exhibit, legend_below, panels, pattern_note, plain
+from elmokit.show.exhibit import COLOURS, MARKERS, Cell, Exhibit, legend_below, panels, pattern_note, plain
 from elmokit.study.data import StudyData
 from elmokit.study.sweep import BASELINE, ELMO, Measured, sample_variants
 from elmokit.study.tables import alike, deviation, grouped, mean, widest

@@ -24,10 +24,11 @@ from typing import Any
 from elmokit import __version__
 from elmokit.atomic import write_file
 from elmokit.config import parse_json
+from elmokit.errors import UserError
 from elmokit.study.data import StudyData, TaskData, missing
 from elmokit.tasks import task_class
-from elmokit.tasks.base import TrainConfig
 from elmokit.tasks.prepare import TaskPlan, settings_of
+from elmokit.tasks.task import TrainConfig
 
 STUDY, DATA, RESULTS = "study.json", "data.json", "results.json"
 
@@ -113,15 +114,15 @@ class Sweep:
         cache: Path | None = None,
     ) -> None:
         if seeds < 1:
-            raise ValueError(f"seeds: expected 1 or more, found {seeds}")
+            raise UserError(f"seeds: expected 1 or more, found {seeds}")
         if not tasks:
             named = ", ".join(data.tasks)
-            raise ValueError(
+            raise UserError(
                 "the data has no task whose files are there: "
                 + (f"it names {named}, and --tasks NAME says what one lacks" if named else "it names none")
             )
         if missing(data.vectors):
-            raise ValueError(f"vectors: there is no file {data.vectors}")
+            raise UserError(f"vectors: there is no file {data.vectors}")
         tasks = list(dict.fromkeys(tasks))
         self.out, self.data, self.model, self.recipe = out, data, model, recipe
         self.settings, self.cache = tuple(settings), cache
@@ -218,7 +219,7 @@ class Sweep:
         try:
             return settings_of(task_class(task), plan)[1]
         except ValueError as error:
-            raise ValueError(f"{task}: {error}") from None
+            raise UserError(f"{task}: {error}") from None
 
 
 def _longer(train: TrainConfig, share: float) -> Iterator[str]:
@@ -246,7 +247,7 @@ def check_facts(path: Path, facts: Mapping[str, Any]) -> None:
     for name, value in facts.items():
         if table.get(name) != value:
             found = f"another {name} ({table.get(name)}, not {value})"
-            raise ValueError(f"{path.parent} holds runs with {found}: choose another folder")
+            raise UserError(f"{path.parent} holds runs with {found}: choose another folder")
 
 
 def check_data(out: Path, task: str, data: StudyData) -> None:
@@ -260,7 +261,7 @@ def read_study(out: Path) -> dict[str, Any]:
     """Of which model, recipe and settings a folder's runs are."""
     path = out / STUDY
     if not path.is_file():
-        raise ValueError(f"{out} holds no study: it has no {STUDY}")
+        raise UserError(f"{out} holds no study: it has no {STUDY}")
     return parse_json(path.read_bytes(), path)
 
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elmokit.analysis.exhibit import (
+from elmokit.show.exhibit import (
     COLOURS,
     INK,
     MARKERS,

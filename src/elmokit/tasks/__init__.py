@@ -6,24 +6,25 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from elmokit.config import suggest
+from elmokit.errors import UserError
 
 if TYPE_CHECKING:
-    from elmokit.tasks.base import Task
+    from elmokit.tasks.task import Task
 
 TASKS: dict[str, str | type[Task[Any]]] = {  # "module:Class", or the class itself
-    "sentiment": "elmokit.tasks.sentiment:Sentiment",
-    "entailment": "elmokit.tasks.entailment:Entailment",
-    "ner": "elmokit.tasks.ner:NamedEntities",
-    "srl": "elmokit.tasks.srl:SemanticRoles",
-    "pos": "elmokit.tasks.pos:PartsOfSpeech",
-    "squad": "elmokit.tasks.squad:QuestionAnswering",
-    "coref": "elmokit.tasks.coref:Coreference",
+    "sentiment": "elmokit.tasks.sentiment.task:Sentiment",
+    "entailment": "elmokit.tasks.entailment.task:Entailment",
+    "ner": "elmokit.tasks.ner.task:NamedEntities",
+    "srl": "elmokit.tasks.srl.task:SemanticRoles",
+    "pos": "elmokit.tasks.pos.task:PartsOfSpeech",
+    "squad": "elmokit.tasks.squad.task:QuestionAnswering",
+    "coref": "elmokit.tasks.coref.task:Coreference",
 }
 
 
 def task_class(name: str) -> type[Task[Any]]:
     if name not in TASKS:
-        raise ValueError(f"unknown task {name!r}: {suggest(name, TASKS)}")
+        raise UserError(f"unknown task {name!r}: {suggest(name, TASKS)}")
     entry = TASKS[name]
     if not isinstance(entry, str):
         return entry

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from elmokit.embed.embedder import Elmo
+from elmokit.errors import UserError
 from elmokit.model.bilm import add_boundaries
 from elmokit.model.scalar_mix import ScalarMix
 
@@ -53,10 +54,10 @@ class InputConfig:
 
     def __post_init__(self) -> None:
         if self.layers not in ("all", "last", "mean") and not self.layers.isdigit():
-            raise ValueError(f"layers: expected all, last, mean or a layer's number, found {self.layers!r}")
+            raise UserError(f"layers: expected all, last, mean or a layer's number, found {self.layers!r}")
         for name in ("elmo_dropout", "word_dropout"):
             if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected 0 or more and less than 1, found {getattr(self, name)}")
+                raise UserError(f"{name}: expected 0 or more and less than 1, found {getattr(self, name)}")
 
 
 class WordTable:
@@ -165,9 +166,9 @@ def make_mix(layers: int, config: InputConfig) -> ScalarMix:
         select = [layers - 1]
     elif config.layers.isdigit():
         if int(config.layers) >= layers:
-            raise ValueError(f"layers: this model has layers 0 to {layers - 1}, found {config.layers}")
+            raise UserError(f"layers: this model has layers 0 to {layers - 1}, found {config.layers}")
         select = [int(config.layers)]
-    mix = ScalarMix(layers, select=select, regulariser=config.penalty)
+    mix = ScalarMix(layers, select=select, regularizer=config.penalty)
     if config.layers == "mean":
         mix.weights.requires_grad_(False)  # gamma is still learned
     return mix

@@ -16,8 +16,9 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from elmokit.tasks.base import Batch, Labels, Network, Task
+from elmokit.errors import UserError
 from elmokit.tasks.inputs import TokenInputs
+from elmokit.tasks.task import Batch, Labels, Network, Task
 
 UNANSWERED = -100  # a target that does not count
 LABELS = "labels"  # the one label set, and the targets [B] of a batch
@@ -73,7 +74,7 @@ class LabelTask(Task[L]):
         for example in examples:
             answer = self.answer(example)
             if answer is not None and answer not in known:
-                raise ValueError(
+                raise UserError(
                     f"{example.where}: label {answer!r} is not among those of training: {', '.join(sorted(known))}"
                 )
 

@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elmokit.analysis.layers import as_half
 from elmokit.atomic import replacing
+from elmokit.embed.arrays import as_half
 from elmokit.embed.embedder import Elmo
 
 FOLDER = "ELMOKIT_CACHE"  # the environment's name for where caches lie
@@ -64,7 +64,7 @@ class LayerCache:
                 places[key] = (count, count + len(key))
                 count += len(key)
                 digest.update((SEPARATOR.join(key) + "\n").encode("utf-8", "surrogatepass"))
-        model = hashlib.sha256(f"{elmo.checkpoint.digest} {elmo.bilm.kept} {elmo.tokeniser.config}".encode())
+        model = hashlib.sha256(f"{elmo.checkpoint.digest} {elmo.bilm.kept} {elmo.tokenizer.config}".encode())
         path = folder / f"{model.hexdigest()[:16]}-{digest.hexdigest()[:24]}.layers"
         shape = (count, elmo.layers, elmo.width)
         if not (path.is_file() and path.stat().st_size == 2 * int(np.prod(shape))):

@@ -23,10 +23,11 @@ from elmokit.atomic import replacing_folder
 from elmokit.checkpoint import check_tensors
 from elmokit.config import build, dump, parse_json
 from elmokit.embed.embedder import Elmo
+from elmokit.errors import UserError
 from elmokit.tasks import task_class
-from elmokit.tasks.base import Batch, Network, Task
 from elmokit.tasks.inputs import InputConfig, Padded, TokenInputs, WordTable
 from elmokit.tasks.layer_cache import LayerCache
+from elmokit.tasks.task import Batch, Network, Task
 
 TASK, WEIGHTS, WORDS, ELMO = "task.json", "model.safetensors", "words.txt", "elmo"
 FORMAT, VERSION = "elmokit-task", 1
@@ -102,13 +103,13 @@ class TaskModel:
     def load(cls, folder: Path) -> TaskModel:
         path = folder / TASK
         if not path.is_file():
-            raise ValueError(
+            raise UserError(
                 f"{folder} holds no trained task: it has no {TASK}. Expected the folder that "
                 f"`elmo task train TASK --out FOLDER` has made"
             )
         table = parse_json(path.read_bytes(), path)
         if (table.get("format"), table.get("version")) != (FORMAT, VERSION):
-            raise ValueError(f"{path}: expected {FORMAT} of version {VERSION}, found {table.get('format')!r}")
+            raise UserError(f"{path}: expected {FORMAT} of version {VERSION}, found {table.get('format')!r}")
         kind = task_class(str(table.get("task")))
         try:
             task = kind(build(kind.settings_class, table["settings"], "settings"), table["labels"])
@@ -116,7 +117,7 @@ class TaskModel:
             words = (folder / WORDS).read_bytes().decode("utf-8").split("\n")[:-1]
             content, width = load((folder / WEIGHTS).read_bytes()), int(table["word_width"])
         except (KeyError, OSError, UnicodeDecodeError, SafetensorError) as error:
-            raise ValueError(f"{folder}: cannot be read, it is incomplete or damaged: {error}") from None
+            raise UserError(f"{folder}: cannot be read, it is incomplete or damaged: {error}") from None
         elmo = Elmo.from_pretrained(folder / ELMO) if (folder / ELMO).is_dir() else None
         vectors = torch.zeros(len(words), width) if table["vectors"] else None
         model = cls.fresh(task, WordTable(words, vectors), elmo, config)

@@ -12,13 +12,14 @@ import torch
 
 from elmokit.config import build, dump, override, suggest
 from elmokit.embed.embedder import Elmo
+from elmokit.errors import UserError
 from elmokit.formats.word_vectors import read_word_vectors
 from elmokit.tasks import task_class
-from elmokit.tasks.base import Task, TrainConfig
 from elmokit.tasks.inputs import InputConfig, Place, WordTable
 from elmokit.tasks.layer_cache import LayerCache
 from elmokit.tasks.model import TaskModel
-from elmokit.tasks.train import TaskRun
+from elmokit.tasks.run import TaskRun
+from elmokit.tasks.task import Task, TrainConfig
 
 MOST_VECTORS = 100_000  # of a file of word vectors, the first: the frequent ones
 
@@ -89,7 +90,7 @@ def prepare_task(plan: TaskPlan, out: Path, report: Callable[[str], None] = lamb
 def settings_of(kind: type[Task[Any]], plan: TaskPlan) -> tuple[Any, TrainConfig]:
     """The recipe's sizes and training, with the plan's settings on top: `cells=64`, `train.epochs=5`."""
     if plan.recipe not in kind.recipes:
-        raise ValueError(f"unknown recipe {plan.recipe!r} of {kind.name}: {suggest(plan.recipe, kind.recipes)}")
+        raise UserError(f"unknown recipe {plan.recipe!r} of {kind.name}: {suggest(plan.recipe, kind.recipes)}")
     sizes, train = kind.recipes[plan.recipe]
     table = override({**dump(sizes), "train": dump(train)}, plan.settings)
     chosen = build(TrainConfig, table.pop("train"), "train")

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import NamedTuple
 
+from elmokit.errors import UserError
 from elmokit.tasks.metrics import Counts
 
 OUTSIDE = "O"
@@ -33,7 +34,7 @@ def split_tag(tag: str) -> tuple[str, str]:
     prefix, _, kind = tag.partition("-")
     prefix = BILOU.get(prefix, prefix)
     if prefix not in ("B", "I", "E", "S") or not kind:
-        raise ValueError(f"expected O, or B-, I-, E-, S-, L- or U- and a type, found the tag {tag!r}")
+        raise UserError(f"expected O, or B-, I-, E-, S-, L- or U- and a type, found the tag {tag!r}")
     return prefix, kind
 
 
@@ -66,9 +67,9 @@ def _tags(spans: Iterable[Span], length: int, prefixes: tuple[str, str, str, str
     tags = [OUTSIDE] * length
     for start, end, kind in spans:
         if not 0 <= start < end <= length:
-            raise ValueError(f"expected a span within {length} tokens, found {start} to {end} ({kind})")
+            raise UserError(f"expected a span within {length} tokens, found {start} to {end} ({kind})")
         if any(tag != OUTSIDE for tag in tags[start:end]):
-            raise ValueError(f"expected spans that do not overlap, found another within {start} to {end} ({kind})")
+            raise UserError(f"expected spans that do not overlap, found another within {start} to {end} ({kind})")
         tags[start:end] = [f"{inside}-{kind}"] * (end - start)
         tags[start] = f"{first}-{kind}"
         tags[end - 1] = f"{last if end - start > 1 else alone}-{kind}"

@@ -8,6 +8,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from elmokit.errors import UserError
 from elmokit.text.characters import TokenMapper
 
 T = TypeVar("T")
@@ -48,7 +49,7 @@ def batches_by_length(lengths: Sequence[int], budget: int) -> Iterator[list[int]
     budget has a batch of its own. Equal lengths keep their order, so the grouping is reproducible.
     """
     if budget < 1:
-        raise ValueError(f"a batch needs a budget of at least 1 token, found {budget}")
+        raise UserError(f"a batch needs a budget of at least 1 token, found {budget}")
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     batch: list[int] = []
     for i in order:

@@ -15,6 +15,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from elmokit.errors import UserError
+
 BOS, EOS, BOW, EOW, PAD = 256, 257, 258, 259, 260
 MASK_SHIFT = 1
 BYTE_CHARACTERS = PAD + 1 + MASK_SHIFT  # 262 ids at run time
@@ -144,14 +146,14 @@ class LexiconMapper:
         max_characters_per_token: int = 50,
     ) -> None:
         if characters is None and words is None:
-            raise ValueError("a lexicon mapper needs a character lexicon, a word lexicon or both; found neither")
+            raise UserError("a lexicon mapper needs a character lexicon, a word lexicon or both; found neither")
         for lexicon, name, needed in (
             (characters, "character", ("<bos>", "<eos>", "<bow>", "<eow>", "<oov>", "<pad>")),
             (words, "word", ("<bos>", "<eos>", "<oov>", "<pad>")),
         ):
             absent = [entry for entry in needed if lexicon is not None and entry not in lexicon]
             if absent:
-                raise ValueError(f"the {name} lexicon has no entry {', '.join(absent)}")
+                raise UserError(f"the {name} lexicon has no entry {', '.join(absent)}")
         check_room(max_characters_per_token)
         self.characters = None if characters is None else dict(characters)
         self.words = None if words is None else dict(words)
@@ -224,6 +226,6 @@ def write_word(row: Row, inside: NDArray[Any]) -> None:
 
 def check_room(max_characters_per_token: int) -> None:
     if max_characters_per_token < 3:
-        raise ValueError(
+        raise UserError(
             f"max_characters_per_token counts BOW and EOW: expected 3 or more, found {max_characters_per_token}"
         )

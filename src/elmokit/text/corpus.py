@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
+from elmokit.errors import UserError
+
 BadLine = Literal["refuse", "skip", "replace"]
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
@@ -43,7 +45,7 @@ class LineReader:
 
     def __init__(self, path: str | Path, on_bad_line: BadLine = "refuse") -> None:
         if on_bad_line not in ("refuse", "skip", "replace"):
-            raise ValueError(f'on_bad_line: expected "refuse", "skip" or "replace", found {on_bad_line!r}')
+            raise UserError(f'on_bad_line: expected "refuse", "skip" or "replace", found {on_bad_line!r}')
         self.path = Path(path)
         self.on_bad_line = on_bad_line
         self.skipped: list[int] = []
@@ -89,14 +91,14 @@ class LineReader:
             yield from io.BytesIO(head if head.endswith(b"\n") else head + stream.readline())
             yield from stream
         except failures as error:
-            raise ValueError(f"{self.path}: the compressed file is damaged or cut short: {error}") from None
+            raise UserError(f"{self.path}: the compressed file is damaged or cut short: {error}") from None
 
     def _parquet_lines(self) -> Iterator[bytes]:
         try:
             import pyarrow as pa
             import pyarrow.parquet as pq
         except ImportError:
-            raise ValueError(
+            raise UserError(
                 f"{self.path}: .parquet files need the extra: pip install 'elmokit[parquet]'"
             ) from None
         try:
@@ -111,7 +113,7 @@ class LineReader:
                 rows += len(batch)
                 self._rows_read = rows / file.metadata.num_rows
         except (pa.ArrowException, OSError) as error:
-            raise ValueError(f"{self.path}: not a Parquet file that can be read: {error}") from None
+            raise UserError(f"{self.path}: not a Parquet file that can be read: {error}") from None
 
     def _text_column(self, fields: list[Any]) -> str:
         strings = [str(field.name) for field in fields if str(field.type) in ("string", "large_string")]
@@ -120,18 +122,18 @@ class LineReader:
         if len(strings) == 1:
             return strings[0]
         found = ", ".join(f"{field.name} ({field.type})" for field in fields)
-        raise ValueError(
+        raise UserError(
             f'{self.path}: expected a column of strings named "text", or only one of strings; found {found}'
         )
 
     def _check_text(self, head: bytes) -> None:
         if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise ValueError(f"{self.path}: this is UTF-16 text: convert it first (iconv -f utf-16 -t utf-8)")
+            raise UserError(f"{self.path}: this is UTF-16 text: convert it first (iconv -f utf-16 -t utf-8)")
         # Not final: the block may end inside a character.
         text = codecs.getincrementaldecoder("utf-8")("replace").decode(head)
         junk = len(_CONTROLS.findall(text)) - head.count("\ufffd".encode())
         if junk >= 8 and junk >= len(text) / 5:
-            raise ValueError(
+            raise UserError(
                 f"{self.path}: expected UTF-8 text, found something else: {junk} of the first {len(text)} "
                 f"characters cannot be read. Text in another encoding can be converted (iconv); compressed "
                 f"files are known by their suffix ({', '.join(COMPRESSED)})"
@@ -143,7 +145,7 @@ class LineReader:
             return raw.decode("utf-8")
         except UnicodeDecodeError as error:
             if self.on_bad_line == "refuse":
-                raise ValueError(
+                raise UserError(
                     f"{self.path}, line {number}: not valid UTF-8 ({error.reason} at its byte {error.start + 1}"
                     f"). Mend the line, or skip or replace such lines (--on-bad-line skip|replace)"
                 ) from None
@@ -206,7 +208,7 @@ def expand_sources(sources: Sequence[str | Path]) -> list[Path]:
     if isinstance(sources, (str, Path)):
         sources = [sources]
     if not sources:
-        raise ValueError('no sources: expected files, folders, patterns or "-"')
+        raise UserError('no sources: expected files, folders, patterns or "-"')
     found: dict[Path, None] = {}
     for source in sources:
         path = Path(source)
@@ -215,7 +217,7 @@ def expand_sources(sources: Sequence[str | Path]) -> list[Path]:
         elif path.is_dir():
             files = _text_below(path)
             if not files:
-                raise ValueError(
+                raise UserError(
                     f"{path}: no text in this folder: looked for *.txt, *.text, *.tokens, names without a suffix, "
                     f"these with {', '.join(COMPRESSED)}, and *.parquet. For other names: a pattern ('{path}/*')"
                 )
@@ -224,9 +226,9 @@ def expand_sources(sources: Sequence[str | Path]) -> list[Path]:
         elif glob.has_magic(str(source)):
             files = [Path(name) for name in sorted(glob.glob(str(source), recursive=True)) if Path(name).is_file()]
             if not files:
-                raise ValueError(f"no file matches the pattern {str(source)!r}")
+                raise UserError(f"no file matches the pattern {str(source)!r}")
         else:
-            raise ValueError(f"no file or folder {path}")
+            raise UserError(f"no file or folder {path}")
         found.update(dict.fromkeys(files))
     return list(found)
 
@@ -250,13 +252,13 @@ def _looks_like_text(name: str) -> bool:
 
 def _open(path: Path) -> BinaryIO:
     if path.is_dir():
-        raise ValueError(f"{path} is a folder: expected a text file")
+        raise UserError(f"{path} is a folder: expected a text file")
     try:
         return path.open("rb")
     except FileNotFoundError:
-        raise ValueError(f"no file {path}") from None
+        raise UserError(f"no file {path}") from None
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _decompressed(raw: BinaryIO, path: Path) -> tuple[io.BufferedIOBase, tuple[type[Exception], ...]]:
@@ -272,7 +274,7 @@ def _decompressed(raw: BinaryIO, path: Path) -> tuple[io.BufferedIOBase, tuple[t
         try:
             import zstandard
         except ImportError:
-            raise ValueError(f"{path}: .zst files need the extra: pip install 'elmokit[zstd]'") from None
+            raise UserError(f"{path}: .zst files need the extra: pip install 'elmokit[zstd]'") from None
         return io.BufferedReader(_Zstd(raw, zstandard.ZstdDecompressor())), (EOFError, zstandard.ZstdError)
     return cast(io.BufferedIOBase, raw), ()
 

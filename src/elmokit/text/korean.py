@@ -1,4 +1,4 @@
-"""The `korean` tokeniser: morphemes by Kiwi (the extra `ko`), for Korean's particles and endings.
+"""The `korean` tokenizer: morphemes by Kiwi (the extra `ko`), for Korean's particles and endings.
 
 먹었습니다 becomes 먹 었 습니다, which other words share with it. Tokens are stretches of the text as given, so
 morphemes that share a syllable stay together: 했 is 하 and 었. What is not Korean is cut as by `words`.
@@ -15,10 +15,11 @@ from typing import Any
 
 import regex
 
+from elmokit.errors import UserError
 from elmokit.text.characters import LONE_SURROGATE
 from elmokit.text.jamo import DECOMPOSED, compose
 from elmokit.text.sentences import paragraph_sentences, paragraph_spans, trimmed_spans
-from elmokit.text.tokens import Span, Tokeniser
+from elmokit.text.tokens import Span, Tokenizer
 from elmokit.text.words import word_spans
 
 _HANGUL = regex.compile(r"\p{Hangul}")
@@ -36,8 +37,8 @@ _LOOK_BACK = 1000
 _BLOCK = 4096
 
 
-class KoreanTokeniser(Tokeniser):
-    """Kiwi is loaded with the first Korean text, once a process; the tokeniser itself holds nothing of it."""
+class KoreanTokenizer(Tokenizer):
+    """Kiwi is loaded with the first Korean text, once a process; the tokenizer itself holds nothing of it."""
 
     name = "korean"
 
@@ -157,7 +158,7 @@ def _kiwi() -> Any:
             try:
                 from kiwipiepy import Kiwi
             except ImportError:
-                raise ValueError("the tokeniser korean needs kiwipiepy: pip install 'elmokit[ko]'") from None
+                raise UserError("the tokenizer korean needs kiwipiepy: pip install 'elmokit[ko]'") from None
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # 0 once meant all cores
                 _loaded.append(Kiwi(num_workers=0))

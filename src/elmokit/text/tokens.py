@@ -1,4 +1,4 @@
-"""Text -> sentences -> tokens. Tokenisers are chosen by name; a later one is one line in TOKENISERS."""
+"""Text -> sentences -> tokens. Tokenizers are chosen by name; a later one is one line in TOKENIZERS."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from elmokit.config import suggest
+from elmokit.errors import UserError
 from elmokit.text.characters import LONE_SURROGATE
 
 Span = tuple[int, int]  # [start, end) in characters of the text as it was given
-Normalisation = Literal["NFC", "NFKC", "none"]
+Normalization = Literal["NFC", "NFKC", "none"]
 
-TOKENISERS = {
-    "whitespace": "elmokit.text.tokens:WhitespaceTokeniser",
-    "words": "elmokit.text.tokens:WordsTokeniser",
-    "korean": "elmokit.text.korean:KoreanTokeniser",
+TOKENIZERS = {
+    "whitespace": "elmokit.text.tokens:WhitespaceTokenizer",
+    "words": "elmokit.text.tokens:WordsTokenizer",
+    "korean": "elmokit.text.korean:KoreanTokenizer",
 }
 
 
 @dataclass(frozen=True)
-class TokeniserConfig:
+class TokenizerConfig:
     name: str = "words"
-    normalise: Normalisation = "NFC"
+    normalize: Normalization = "NFC"
 
 
-class Tokeniser(ABC):
-    """Finds spans in the text as given; normalises each token on its own, so offsets stay true."""
+class Tokenizer(ABC):
+    """Finds spans in the text as given; normalizes each token on its own, so offsets stay true."""
 
     name: ClassVar[str]
 
-    def __init__(self, normalise: Normalisation = "NFC") -> None:
-        self.normalise = normalise
+    def __init__(self, normalize: Normalization = "NFC") -> None:
+        self.normalize = normalize
 
     @abstractmethod
     def spans(self, text: str) -> list[Span]:
@@ -53,16 +54,16 @@ class Tokeniser(ABC):
         return [text[start:end] for start, end in self.sentence_spans(text)]
 
     def clean(self, tokens: list[str]) -> list[str]:
-        """Tokens that somebody else made, normalised as this tokeniser's own are."""
-        return [clean_token(token, self.normalise) for token in tokens]
+        """Tokens that somebody else made, normalized as this tokenizer's own are."""
+        return [clean_token(token, self.normalize) for token in tokens]
 
     @property
-    def config(self) -> TokeniserConfig:
-        return TokeniserConfig(self.name, self.normalise)
+    def config(self) -> TokenizerConfig:
+        return TokenizerConfig(self.name, self.normalize)
 
 
-class WhitespaceTokeniser(Tokeniser):
-    """The text is tokenised already: tokens are what stands between white space, as str.split() has it."""
+class WhitespaceTokenizer(Tokenizer):
+    """The text is tokenized already: tokens are what stands between white space, as str.split() has it."""
 
     name = "whitespace"
 
@@ -71,7 +72,7 @@ class WhitespaceTokeniser(Tokeniser):
         return [match.span() for match in re.finditer(r"\S+", text)]
 
 
-class WordsTokeniser(Tokeniser):
+class WordsTokenizer(Tokenizer):
     """Unicode rules close to the Penn Treebank's, on which the published models were trained."""
 
     name = "words"
@@ -82,18 +83,18 @@ class WordsTokeniser(Tokeniser):
         return word_spans(text)
 
 
-def clean_token(token: str, normalise: Normalisation) -> str:
-    """Normalise; half of a surrogate pair is no character and becomes U+FFFD. "none" changes nothing at all."""
-    if normalise == "none" or token.isascii():
+def clean_token(token: str, normalize: Normalization) -> str:
+    """Normalize; half of a surrogate pair is no character and becomes U+FFFD. "none" changes nothing at all."""
+    if normalize == "none" or token.isascii():
         return token
-    return unicodedata.normalize(normalise, LONE_SURROGATE.sub("\ufffd", token))
+    return unicodedata.normalize(normalize, LONE_SURROGATE.sub("\ufffd", token))
 
 
-def make_tokeniser(config: TokeniserConfig | str) -> Tokeniser:
+def make_tokenizer(config: TokenizerConfig | str) -> Tokenizer:
     if isinstance(config, str):
-        config = TokeniserConfig(config)
-    if config.name not in TOKENISERS:
-        raise ValueError(f"unknown tokeniser {config.name!r}: {suggest(config.name, TOKENISERS)}")
-    module, _, name = TOKENISERS[config.name].partition(":")
-    tokeniser: Tokeniser = getattr(importlib.import_module(module), name)(config.normalise)
-    return tokeniser
+        config = TokenizerConfig(config)
+    if config.name not in TOKENIZERS:
+        raise UserError(f"unknown tokenizer {config.name!r}: {suggest(config.name, TOKENIZERS)}")
+    module, _, name = TOKENIZERS[config.name].partition(":")
+    tokenizer: Tokenizer = getattr(importlib.import_module(module), name)(config.normalize)
+    return tokenizer

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from elmokit.atomic import write_file
+from elmokit.errors import UserError
 from elmokit.text.characters import ByteMapper, LexiconMapper, Row, TokenMapper
 from elmokit.text.jamo import JamoMapper
 
@@ -26,7 +27,7 @@ class Vocabulary:
         if len(self._ids) != len(self.words):
             seen: set[str] = set()
             twice = next(word for word in self.words if word in seen or seen.add(word))  # type: ignore[func-returns-value]
-            raise ValueError(f"a vocabulary lists each word once; {twice!r} occurs again")
+            raise UserError(f"a vocabulary lists each word once; {twice!r} occurs again")
 
     @classmethod
     def from_counts(
@@ -41,13 +42,13 @@ class Vocabulary:
         size   of the vocabulary at most, with <S>, </S> and <UNK>.
         """
         if size is not None and size <= len(SPECIALS):
-            raise ValueError(
+            raise UserError(
                 f"size counts {', '.join(SPECIALS)}: expected {len(SPECIALS) + 1} or more, found {size}"
             )
         pairs = counts.items() if isinstance(counts, Mapping) else counts
         kept = [(-count, word) for word, count in pairs if count >= min_count and word not in SPECIALS]
         if not kept:
-            raise ValueError(f"no words for a vocabulary: none occurs {min_count} times or more")
+            raise UserError(f"no words for a vocabulary: none occurs {min_count} times or more")
         kept.sort()
         return cls(word for _, word in (kept if size is None else kept[: size - len(SPECIALS)]))
 
@@ -73,7 +74,7 @@ class Vocabulary:
         """One word a line, as bilm-tf's vocabulary files."""
         broken = next((word for word in self.words if "\n" in word or not word), None)
         if broken is not None:
-            raise ValueError(f"a vocabulary file holds one word a line; cannot hold {broken!r}")
+            raise UserError(f"a vocabulary file holds one word a line; cannot hold {broken!r}")
         write_file(path, "".join(word + "\n" for word in self.words).encode("utf-8"))
 
     @classmethod
@@ -82,14 +83,14 @@ class Vocabulary:
             text = path.read_bytes().decode("utf-8")
         except UnicodeDecodeError as error:
             line = error.object[: error.start].count(b"\n") + 1
-            raise ValueError(f"{path}: expected UTF-8, found {error.reason} on line {line}") from None
+            raise UserError(f"{path}: expected UTF-8, found {error.reason} on line {line}") from None
         # split("\n"), not splitlines(): a word may hold U+2028 and other exotic line ends
         words = [line.rstrip("\r") for line in text.split("\n")]
         if words and not words[-1]:
             words.pop()
         empty = next((i for i, word in enumerate(words, start=1) if not word), None)
         if empty is not None:
-            raise ValueError(f"{path}: expected one word a line, found an empty line {empty}")
+            raise UserError(f"{path}: expected one word a line, found an empty line {empty}")
         return cls(words)
 
 
@@ -130,9 +131,9 @@ def make_mapper(table: dict[str, Any]) -> TokenMapper:
     kinds = {"bytes": ByteMapper, "jamo": JamoMapper, "lexicon": LexiconMapper, "words": WordMapper}
     kind = settings.pop("kind", None)
     if kind not in kinds:
-        raise ValueError(f"unknown mapper kind {kind!r}: expected one of {', '.join(kinds)}")
+        raise UserError(f"unknown mapper kind {kind!r}: expected one of {', '.join(kinds)}")
     try:
         mapper: TokenMapper = kinds[kind](**settings)
     except TypeError as error:
-        raise ValueError(f"mapper of kind {kind!r}: {error}") from None
+        raise UserError(f"mapper of kind {kind!r}: {error}") from None
     return mapper

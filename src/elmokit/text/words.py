@@ -1,4 +1,4 @@
-"""The `words` tokeniser: Unicode rules that keep Penn Treebank habits for English.
+"""The `words` tokenizer: Unicode rules that keep Penn Treebank habits for English.
 
 Published ELMos read Penn-like tokens (`do n't`, `Mr.`, `$ 5`, `long-term`), so text cut in another way
 looks foreign to them. Every character that is not white space lies in exactly one token: offsets let a

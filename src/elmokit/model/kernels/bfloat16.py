@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from elmokit.errors import UserError
 from elmokit.model.kernels.library import Operand, Product, call, library, usable
 
 Precision = Literal["float32", "bfloat16"]
@@ -62,7 +63,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # [M, K],
 def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:  # [M, K], [K, N] -> [M, N]
     """a @ b + bias from operands rounded to bfloat16; either may be the transposed view of a matrix."""
     if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0] or (bias is not None and len(bias) != b.shape[1]):
-        raise ValueError(f"expected matrices that fit, found {tuple(a.shape)} and {tuple(b.shape)}")
+        raise UserError(f"expected matrices that fit, found {tuple(a.shape)} and {tuple(b.shape)}")
     a, b = _with_strides(a), _with_strides(b)
     bias = None if bias is None else bias.contiguous()
     c = a.new_empty(len(a), b.shape[1])

@@ -18,6 +18,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from elmokit.errors import UserError
+
 PANEL = 32  # as in native/kernels.h
 VARIABLE = "ELMOKIT_KERNELS"
 S = TypeVar("S", bound=ctypes.Structure)
@@ -226,7 +228,7 @@ def library() -> ctypes.CDLL | None:
         door = getattr(loaded, name)
         door.restype, door.argtypes = result, arguments
     if not loaded.elmo_choose(wanted.encode()):
-        raise ValueError(f"{VARIABLE}: expected torch, portable or what this processor can do, found {wanted!r}")
+        raise UserError(f"{VARIABLE}: expected torch, portable or what this processor can do, found {wanted!r}")
     return loaded
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from elmokit.errors import UserError
 from elmokit.model.kernels import bfloat16, bfloat16_layer
 from elmokit.model.kernels.layers import Kept, PackedLayer, by_gate, packed
 from elmokit.model.kernels.library import Pass, array_of, call
@@ -181,7 +182,7 @@ def _expect(*given: tuple[str, Tensor, tuple[int, ...]]) -> None:
     """The library reads where it is told: a tensor of another shape must not come so far."""
     for name, tensor, shape in given:
         if tensor.shape != shape:
-            raise ValueError(f"{name}: expected {shape}, found {tuple(tensor.shape)}")
+            raise UserError(f"{name}: expected {shape}, found {tuple(tensor.shape)}")
 
 
 def longest_first(lengths: Tensor) -> Tensor | None:

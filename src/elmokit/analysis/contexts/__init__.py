@@ -1,0 +1,1 @@
+"""A word and the contexts it stands in."""

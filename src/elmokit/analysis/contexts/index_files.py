@@ -1,0 +1,208 @@
+"""The files of an index of contexts, whole or not there. `index.py` searches them.
+
+    index.json         what it was made of and with, and every other file's size
+    sentences.jsonl    the tokens of a sentence a line
+    tokens.lance       LanceDB's table: a row a token, with the byte where its sentence begins, its place there,
+                       and a column of unit vectors for each layer, so that the dot product is the cosine
+
+Shapes: L layers kept, W words of a sentence, N vectors, D width.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmokit import __version__
+from elmokit.atomic import replacing_folder
+from elmokit.checkpoint import config_digest
+from elmokit.config import build, dump, parse_json
+from elmokit.embed.arrays import Report, silent
+from elmokit.errors import UserError
+from elmokit.text.tokens import TokenizerConfig
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT, VERSION = "elmokit context index", 1
+FACTS, SENTENCES, TOKENS = "index.json", "sentences.jsonl", "tokens"
+EXACT_BELOW = 50_000
+PARTITION = 4096  # vectors in one, on average
+BUFFER_BYTES = 1 << 26  # vectors in memory before they are written; a fragment of the table each
+
+
+class Context(NamedTuple):
+    """A sentence, and the unit vectors of those of its tokens that are compared."""
+
+    tokens: list[str]
+    places: list[int]  # W of them
+    vectors: NDArray[np.float32]  # [L, W, D]
+
+
+@dataclass(frozen=True)
+class IndexFacts:
+    """What an index was made of and with."""
+
+    model: str  # the digest of the function from tokens to vectors
+    tokenizer: TokenizerConfig
+    layers: tuple[int, ...]
+    width: int
+    sources: tuple[str, ...]
+    split: bool = False  # the corpus' lines were paragraphs
+    everything: bool = False  # with punctuation and numbers
+    sentences: int = 0
+    vectors: int = 0
+    partitions: int = 0  # 0: every vector is compared
+
+
+def read_facts(folder: str | Path) -> IndexFacts:
+    """What an index was made with. A folder that is none, or is not whole, is a ValueError."""
+    folder = Path(folder)
+    path = folder / FACTS
+    if not path.is_file():
+        raise UserError(f"{folder} is not an index: it has no {FACTS}. `elmo index build` makes one")
+    table = parse_json(path.read_bytes(), path)
+    if table.get("format") != FORMAT or table.get("version") != VERSION:
+        raise UserError(
+            f"{path}: expected {FORMAT!r} of version {VERSION}, found {table.get('format')!r} of version "
+            f"{table.get('version')!r}: build the index again with this elmokit"
+        )
+    if table.get("sha256") != config_digest(table):
+        raise UserError(f"{path}: its digest is not the one inside it: the file was changed or damaged")
+    for name, size in table["files"].items():
+        file = folder / name
+        found = file.stat().st_size if file.is_file() else None
+        if found != size:
+            what = "it is missing" if found is None else f"found {found:,}"
+            raise UserError(f"{file}: expected {size:,} bytes, {what}: copy or build the index again")
+    return build(IndexFacts, table["facts"], str(path))
+
+
+def write_index(
+    folder: Path,
+    facts: IndexFacts,
+    contexts: Iterable[Context],
+    *,
+    exact_below: int = EXACT_BELOW,
+    overwrite: bool = False,
+    report: Report = silent,
+) -> IndexFacts:
+    """Make the folder from contexts that come one at a time; it takes its name only when it is whole."""
+    lancedb = lancedb_module()
+    _check_target(folder, overwrite)
+    with replacing_folder(folder, overwrite) as temporary:
+        writer = _Writer(lancedb.connect(str(temporary)), facts)
+        with (temporary / SENTENCES).open("wb") as file:
+            for context in contexts:
+                writer.add(context, file.tell())
+                line = json.dumps(context.tokens, ensure_ascii=False) + "\n"
+                file.write(line.encode("utf-8", "backslashreplace"))
+        writer.flush()
+        if not writer.vectors:
+            raise UserError(f"{', '.join(facts.sources)}: expected text with words to index, found none")
+        partitions = 0 if writer.vectors < exact_below else -(-writer.vectors // PARTITION)
+        if partitions:
+            _partition(writer.table, facts.layers, facts.width, partitions, report)
+        counts = {"sentences": writer.sentences, "vectors": writer.vectors, "partitions": partitions}
+        facts = build(IndexFacts, {**dump(facts), **counts})
+        _write_facts(temporary, facts)
+    return facts
+
+
+class _Writer:
+    """Rows of the table, written whenever the buffer is full."""
+
+    def __init__(self, database: Any, facts: IndexFacts) -> None:
+        import pyarrow as pa
+
+        vector = pa.list_(pa.float32(), facts.width)
+        columns = [("sentence", pa.int64()), ("place", pa.int64()), *((column(i), vector) for i in facts.layers)]
+        self.schema: pa.Schema = pa.schema(columns)
+        self.table = database.create_table(TOKENS, schema=self.schema)
+        self.sentences = self.vectors = 0
+        self._width = facts.width
+        self._most = max(1, BUFFER_BYTES // (4 * facts.width * len(facts.layers)))
+        self._clear()
+
+    def _clear(self) -> None:
+        self._held = 0
+        self._begins: list[int] = []
+        self._places: list[int] = []
+        self._vectors: list[NDArray[np.float32]] = []
+
+    def add(self, context: Context, begin: int) -> None:
+        self.sentences += 1
+        self._held += len(context.places)
+        self._begins += [begin] * len(context.places)
+        self._places += context.places
+        self._vectors.append(context.vectors)
+        if self._held >= self._most:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._held:
+            return
+        import pyarrow as pa
+
+        vectors = np.concatenate(self._vectors, axis=1)  # [L, N, D]
+        columns = [pa.array(self._begins, pa.int64()), pa.array(self._places, pa.int64())]
+        columns += [
+            pa.FixedSizeListArray.from_arrays(pa.array(layer.reshape(-1)), self._width) for layer in vectors
+        ]
+        self.table.add(pa.table(columns, schema=self.schema))
+        self.vectors += self._held
+        self._clear()
+
+
+def _partition(table: Any, layers: Sequence[int], width: int, partitions: int, report: Report) -> None:
+    from lancedb.index import IvfPq
+
+    for done, layer in enumerate(layers):
+        report("partitioning", done, len(layers))
+        config = IvfPq(
+            distance_type="dot",
+            num_partitions=partitions,
+            num_sub_vectors=width // 8 if width % 8 == 0 else width // 2,  # a byte for each 8 numbers
+            max_iterations=10,
+            sample_rate=32,
+        )
+        table.create_index(column(layer), config=config)
+    report("partitioning", len(layers), len(layers))
+
+
+def _write_facts(folder: Path, facts: IndexFacts) -> None:
+    files = {
+        file.relative_to(folder).as_posix(): file.stat().st_size
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
+    }
+    table = {"format": FORMAT, "version": VERSION, "elmokit": __version__, "facts": dump(facts), "files": files}
+    text = json.dumps({**table, "sha256": config_digest(table)}, ensure_ascii=False, indent=1) + "\n"
+    (folder / FACTS).write_bytes(text.encode("utf-8", "backslashreplace"))
+
+
+def _check_target(folder: Path, overwrite: bool) -> None:
+    if not folder.exists():
+        return
+    if not overwrite:
+        raise UserError(f"{folder} exists already: choose another name, or overwrite it (--overwrite)")
+    if not (folder / FACTS).is_file():
+        raise UserError(f"{folder} is no index: only an index is overwritten. Choose another name")
+
+
+def column(layer: int) -> str:
+    return f"layer_{layer}"
+
+
+def lancedb_module() -> Any:
+    try:
+        import lancedb
+    except ImportError:
+        raise UserError("an index on disk needs the extra: pip install 'elmokit[index]'") from None
+    return lancedb

@@ -1,0 +1,209 @@
+"""A word's nearest neighbours, as in the paper's Table 4: static vectors' beside the biLM's contexts, by layer.
+
+Static vectors know one word of all its senses; the biLM's upper layers find contexts in which it means the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmokit.analysis.contexts.index import ContextIndex, check_layers, read_contexts, unit
+from elmokit.analysis.contexts.marked import MarkedSentence, Near, word_vectors
+from elmokit.embed.arrays import Report, silent
+from elmokit.embed.embedder import Elmo
+from elmokit.errors import UserError
+from elmokit.formats.word_vectors import read_word_vectors
+from elmokit.show.exhibit import COLOURS, MARKERS, Cell, Exhibit, layer_name, legend_below, plain
+from elmokit.text.corpus import BadLine
+
+
+class NearWord(NamedTuple):
+    cosine: float
+    word: str
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    query: MarkedSentence
+    static: tuple[NearWord, ...] | None  # None without a file; none of them where the file lacks the word
+    layers: tuple[int, ...]
+    contexts: tuple[tuple[Near, ...], ...]  # of each layer, the nearest first
+    compared: int  # vectors of a layer
+
+    def exhibit(self, number: int = 1) -> Exhibit:
+        """Table 4: a row a neighbour; `number` tells several of them apart by their files' names."""
+        rows: list[tuple[Cell, ...]] = [
+            ("static vectors", rank, near.word, near.cosine, "") for rank, near in enumerate(self.static or (), 1)
+        ]
+        for layer, contexts in zip(self.layers, self.contexts):
+            for rank, near in enumerate(contexts, 1):
+                rows.append((layer_name(layer), rank, near.sentence.word, near.cosine, near.sentence.marked))
+        return Exhibit(
+            name=f"neighbours-{number}",
+            title=self.query.marked,
+            paper="Table 4",
+            columns=("source", "rank", "neighbour", "cosine", "its sentence"),
+            rows=tuple(rows),
+            notes=(
+                f"{self.compared:,} words compared by cosine; one a sentence, the query's own left out.",
+                *(() if self.static is None or self.static else (f"No static vector for {self.query.word}.",)),
+            ),
+            draw=self._draw,
+            digits=3,
+        )
+
+    def _draw(self, figure: Any) -> None:
+        axes, drawn = figure.subplots(), []
+        series = [("static vectors", [near.cosine for near in self.static])] if self.static else []
+        series += [(layer_name(la), [n.cosine for n in found]) for la, found in zip(self.layers, self.contexts)]
+        for number, (label, values) in enumerate(series):
+            style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
+            drawn += axes.plot(range(1, len(values) + 1), values, label=label, **style)
+        most = max((len(values) for _, values in series), default=1)
+        axes.set_xticks(range(1, most + 1))
+        axes.set(xlabel="rank of the neighbour", ylabel="cosine")
+        plain(axes)
+        legend_below(figure, drawn)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        static = (
+            None if self.static is None else [{"word": n.word, "cosine": round(n.cosine, 6)} for n in self.static]
+        )
+        by_layer = [
+            {"layer": layer, "contexts": [as_table(near) for near in contexts]}
+            for layer, contexts in zip(self.layers, self.contexts)
+        ]
+        query = self.query
+        return {
+            "query": query.tokens,
+            "word": query.word,
+            "place": query.start,
+            "static": static,
+            "layers": by_layer,
+            "compared": self.compared,
+        }
+
+
+def as_table(near: Near) -> dict[str, Any]:
+    """Ready for JSON: the context's word, its place from 0, and its sentence as text and by tokens."""
+    found = near.sentence
+    return {
+        "cosine": round(near.cosine, 6),
+        "word": found.word,
+        "place": found.start,
+        "sentence": " ".join(found.tokens),
+        "tokens": found.tokens,
+    }
+
+
+def corpus_neighbours(
+    elmo: Elmo,
+    query: MarkedSentence,
+    sources: Sequence[str | Path],
+    *,
+    layers: Sequence[int] | None = None,
+    most: int = 5,
+    vectors: str | Path | None = None,
+    split: bool = False,
+    limit: int | None = None,
+    on_bad_line: BadLine = "refuse",
+    report: Report = silent,
+) -> Neighbours:
+    """Every word of a corpus is embedded and compared; only the nearest are kept. For more than one question
+    of a large corpus, build a `ContextIndex`.
+
+    vectors   a file of static word vectors (GloVe, word2vec, fastText).
+    split     lines are paragraphs: split them into sentences first.
+    limit     no more than so many words of the corpus, the first ones.
+    """
+    _check_most(most)
+    chosen = check_layers(elmo, layers)
+    static = None if vectors is None else static_neighbours(vectors, query, most)
+    wanted = unit(word_vectors(elmo, [query])[0, list(chosen)])  # [L, D]
+    best: list[list[Near]] = [[] for _ in chosen]
+    compared = 0
+    contexts = read_contexts(
+        elmo, sources, chosen, split=split, limit=limit, on_bad_line=on_bad_line, report=report
+    )
+    for context in contexts:
+        compared += len(context.places)
+        if context.tokens == query.tokens:
+            continue
+        cosines = np.einsum("lwd,ld->lw", context.vectors, wanted)
+        for near, row in zip(best, cosines):
+            place = context.places[int(row.argmax())]
+            _keep(near, Near(float(row.max()), MarkedSentence(context.tokens, place, place + 1)), most)
+    if not compared:
+        raise UserError(f"{', '.join(map(str, sources))}: expected text with words to compare, found none")
+    return Neighbours(query, static, chosen, tuple(map(tuple, best)), compared)
+
+
+def index_neighbours(
+    elmo: Elmo,
+    query: MarkedSentence,
+    index: ContextIndex,
+    *,
+    layers: Sequence[int] | None = None,
+    most: int = 5,
+    vectors: str | Path | None = None,
+    exact: bool = False,
+) -> Neighbours:
+    """As `corpus_neighbours`, from an index of the corpus; by default of every layer that the index has."""
+    _check_most(most)
+    chosen = check_layers(elmo, index.facts.layers if layers is None else layers)
+    static = None if vectors is None else static_neighbours(vectors, query, most)
+    index.check(elmo)
+    (marked,) = word_vectors(elmo, [query])  # [layers, D]
+    contexts = tuple(
+        tuple(index.nearest(marked[layer], layer, most, without=query.tokens, exact=exact)) for layer in chosen
+    )
+    return Neighbours(query, static, chosen, contexts, index.facts.vectors)
+
+
+def static_neighbours(path: str | Path, query: MarkedSentence, most: int) -> tuple[NearWord, ...]:
+    """The words nearest to the marked one by a file's vectors, itself left out; of several tokens, to their mean.
+
+    A token is looked up as it is written, else in lower case: most files know only that.
+    """
+    words, table = read_word_vectors(path)
+    rows = {word: row for row, word in enumerate(words)}
+    marked = query.tokens[query.start : query.end]
+    forms = [[rows[form] for form in (token, token.lower()) if form in rows] for token in marked]
+    asked = [known[0] for known in forms if known]
+    if not asked:
+        return ()
+    without = sorted({row for known in forms for row in known})
+    return _nearest_words(words, table, asked, without, most)
+
+
+def _nearest_words(
+    words: list[str], table: NDArray[np.float32], asked: list[int], without: list[int], most: int
+) -> tuple[NearWord, ...]:
+    lengths = np.linalg.norm(table, axis=1)  # not `unit`: a copy of the file's table is gigabytes
+    cosines = table @ unit(table[asked].mean(axis=0)) / np.maximum(lengths, 1e-12)
+    cosines[without] = -np.inf
+    order = np.argsort(-cosines, kind="stable")[: min(most, len(words) - len(without))]
+    return tuple(NearWord(float(cosines[row]), words[row]) for row in order)
+
+
+def _keep(best: list[Near], new: Near, most: int) -> None:
+    """Put it among the best, if it is one of them; a line that the corpus has twice is one sentence."""
+    if len(best) == most and new.cosine <= best[-1].cosine:
+        return
+    if any(near.sentence.tokens == new.sentence.tokens for near in best):
+        return
+    best.append(new)
+    best.sort(key=lambda near: -near.cosine)  # stable: of equals the first in the text comes first
+    del best[most:]
+
+
+def _check_most(most: int) -> None:
+    if most < 1:
+        raise UserError(f"top: expected 1 or more, found {most}")

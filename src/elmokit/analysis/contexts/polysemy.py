@@ -1,0 +1,319 @@
+"""One word in many contexts, in two dimensions by layer: do its senses part?
+
+Occurrences come from plain text (senses unknown), from a file of word pairs (see `pairs`), or from a sense-tagged
+corpus (see `framework`). Each layer's vectors are shown by their two principal components. How well senses part is
+measured in all dimensions: the share of occurrences whose nearest other one, by cosine, has the same sense. Of
+others that are equally near, as at layer 0, each counts its part.
+
+Shapes: L layers, N occurrences, D width.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmokit.analysis.contexts.marked import MarkedSentence, cosines, read_marked
+from elmokit.analysis.probes.pairs import read_pairs
+from elmokit.analysis.probes.sense_corpus import POS, SenseCorpus
+from elmokit.config import suggest
+from elmokit.embed.arrays import Report, sample, silent, watched
+from elmokit.embed.embedder import Elmo
+from elmokit.errors import UserError
+from elmokit.show.exhibit import COLOURS, INK, MARKERS, Cell, Exhibit, legend_below, percent, plain, stem
+from elmokit.text.corpus import LineReader
+
+LIMIT = 200
+LIKE = 1e-6  # cosines that differ by less are equal
+NUMBERED = 30  # so many points may carry their number in the figure
+KINDS = len(COLOURS) - 1  # senses with a colour of their own; yellow is too pale for points
+OTHER = "#999999"
+
+
+class Occurrence(NamedTuple):
+    tokens: list[str]
+    start: int  # the word is tokens[start:end]
+    end: int
+    sense: str | None = None
+
+    @property
+    def form(self) -> str:
+        return MarkedSentence(self.tokens, self.start, self.end).word
+
+    @property
+    def sentence(self) -> str:
+        return MarkedSentence(self.tokens, self.start, self.end).marked
+
+
+@dataclass(frozen=True)
+class PolysemyResult:
+    word: str
+    source: str  # where the occurrences are from
+    occurrences: tuple[Occurrence, ...]
+    points: tuple[tuple[tuple[float, float], ...], ...]  # by layer, one an occurrence; the token layer first
+    variance: tuple[
+        float, ...
+    ]  # by layer: the share of it that two dimensions show, 0 to 1; 1 where there is none
+    separation: tuple[float, ...] | None  # by layer, 0 to 1; None where senses are unknown or there is one only
+    chance: float | None  # what separation would be if the nearest were any other
+
+    @property
+    def senses(self) -> list[tuple[str, int]]:
+        """The senses and how many occurrences have each, the frequent first."""
+        return Counter(o.sense for o in self.occurrences if o.sense is not None).most_common()
+
+    @property
+    def forms(self) -> int:
+        return len({occurrence.form for occurrence in self.occurrences})
+
+    def exhibit(self) -> Exhibit:
+        """A row and a panel a layer."""
+        rows: list[tuple[Cell, ...]] = []
+        for layer, variance in enumerate(self.variance):
+            share = None if self.separation is None else percent(self.separation[layer])
+            rows.append((f"layer {layer}", share, percent(variance)))
+        if self.chance is not None:
+            rows.append(("chance", percent(self.chance), None))
+        return Exhibit(
+            name=f"polysemy-{stem(self.word)}",
+            title=f"{self.word}: its occurrences, by layer",
+            columns=("representation", "nearest has the same sense (%)", "variance in two dimensions (%)"),
+            rows=tuple(rows),
+            notes=self._notes(),
+            draw=self._draw,
+            paper="section 5.3",
+        )
+
+    def listing(self) -> Exhibit:
+        """Every occurrence: its number in the figure, its sentence, where it stands in each layer."""
+        layers = [f"layer {layer} {axis}" for layer in range(len(self.points)) for axis in "xy"]
+        rows = tuple(
+            (number, o.sense, o.sentence, *(round(c, 6) for layer in self.points for c in layer[number - 1]))
+            for number, o in enumerate(self.occurrences, start=1)
+        )
+        name = f"polysemy-{stem(self.word)}-occurrences"
+        columns = ("number", "sense", "sentence", *layers)
+        return Exhibit(name, f"{self.word}: the occurrences", columns, rows, (self._drawn_from(),))
+
+    def _drawn_from(self) -> str:
+        forms = "one form" if self.forms == 1 else f"{self.forms} forms"
+        return f"{len(self.occurrences):,} occurrences of {forms}, from {self.source}"
+
+    def _notes(self) -> tuple[str, ...]:
+        alone = "all occurrences are one point" if self.forms == 1 else f"{self.forms} forms are as many points"
+        notes = [self._drawn_from(), f"Layer 0 sees the word alone: {alone}."]
+        if self.senses:
+            named = [f"{i} {sense}, {count:,}" for i, (sense, count) in enumerate(self.senses[:KINDS], start=1)]
+            rare = [count for _, count in self.senses[KINDS:]]
+            rest = [f"{len(rare)} rarer, {sum(rare):,} together"] if rare else []
+            notes.append(f"Senses: {'; '.join([*named, *rest])}.")
+        if self.separation is None:
+            why = "all occurrences have the same sense" if self.senses else "the senses are not known"
+            return (*notes, f"How well senses part is not measured: {why}.")
+        best = int(np.argmax(self.separation))
+        if best and self.separation[best] > self.separation[0]:
+            found = f"Senses part better with context than without, best at layer {best}"
+        else:
+            found, best = "Context does not part the senses: no layer is above layer 0", 0
+        beside = f"layer 0 {self.separation[0]:.1%}, " if best else ""
+        return (*notes, f"{found} ({self.separation[best]:.1%}; {beside}chance {self.chance or 0:.1%}).")
+
+    def _draw(self, figure: Any) -> None:
+        panels = len(self.points)
+        figure.set_size_inches(max(3.2 * panels, 4.5), 3.7)
+        numbers = {sense: i for i, (sense, _) in enumerate(self.senses[:KINDS])}
+        drawn: list[Any] = []
+        for layer, axes in enumerate(figure.subplots(1, panels, squeeze=False)[0]):
+            drawn = _scatter(axes, self.points[layer], self.occurrences, numbers)
+            axes.set(title=f"layer {layer}", xlabel="1st component", ylabel="2nd component" if layer == 0 else "")
+            if not np.any(self.points[layer]):
+                axes.set(xlim=(-1, 1), ylim=(-1, 1))
+                axes.annotate(
+                    f"all {len(self.occurrences)} in one point",
+                    (0, 0),
+                    (0, 12),
+                    textcoords="offset points",
+                    ha="center",
+                )
+            elif len(self.occurrences) <= NUMBERED and len(set(self.points[layer])) > self.forms:
+                for number, point in enumerate(self.points[layer], start=1):
+                    axes.annotate(str(number), point, (4, 3), textcoords="offset points", fontsize=7)
+            plain(axes)
+        legend_below(figure, drawn)
+
+
+def view_word(
+    elmo: Elmo, word: str, occurrences: Sequence[Occurrence], *, source: str = "", report: Report = silent
+) -> PolysemyResult:
+    """The occurrences of a word as every layer sees them. `source` is named in the notes."""
+    if len(occurrences) < 2:
+        raise UserError(
+            f"expected two occurrences or more of {word!r}{f' in {source}' if source else ''}, found "
+            f"{len(occurrences)}: give a longer text, or another word or form"
+        )
+    vectors = _vectors(elmo, occurrences, report)  # [L, N, D]
+    seen = [principal_plane(layer) for layer in vectors]
+    parted = separation(vectors, [occurrence.sense for occurrence in occurrences])
+    return PolysemyResult(
+        word=word,
+        source=source,
+        occurrences=tuple(occurrences),
+        points=tuple(tuple((float(x), float(y)) for x, y in points) for points, _ in seen),
+        variance=tuple(share for _, share in seen),
+        separation=None if parted is None else parted[0],
+        chance=None if parted is None else parted[1],
+    )
+
+
+def principal_plane(vectors: NDArray[np.floating[Any]]) -> tuple[NDArray[np.float64], float]:
+    """[N, D] -> the first two principal components [N, 2], and the share of the variance that they show.
+
+    A component's sign is that which makes its largest weight positive. Vectors that are equal but for rounding
+    are one point.
+    """
+    centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
+    left, lengths, axes = np.linalg.svd(centred, full_matrices=False)
+    if lengths[0] <= 1e-6 * np.linalg.norm(vectors):
+        return np.zeros((len(vectors), 2)), 1.0
+    signs = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])
+    points = np.zeros((len(vectors), 2))
+    kept = min(2, len(lengths))
+    points[:, :kept] = (left * lengths * signs)[:, :kept]
+    return points, float((lengths[:2] ** 2).sum() / (lengths**2).sum())
+
+
+def separation(
+    vectors: NDArray[np.floating[Any]], senses: Sequence[str | None]
+) -> tuple[tuple[float, ...], float] | None:
+    """[L, N, D] -> the share, by layer, of occurrences whose nearest other has their sense; and that by chance.
+
+    A sense that occurs once cannot be right: it is not asked for, but may be the nearest. None where fewer than
+    two senses are known or none occurs twice.
+    """
+    known = [i for i, sense in enumerate(senses) if sense is not None]
+    named = np.array([senses[i] for i in known])
+    same = (named[:, None] == named[None, :]) & ~np.eye(len(known), dtype=bool)
+    asked = same.any(axis=1)
+    if len(set(named)) < 2 or not asked.any():
+        return None
+    shares = []
+    for near in cosines(vectors[:, known].swapaxes(0, 1).astype(np.float32)):
+        np.fill_diagonal(near, -np.inf)
+        nearest = near >= near.max(axis=1, keepdims=True) - LIKE
+        shares.append(float(((nearest & same).sum(axis=1) / nearest.sum(axis=1))[asked].mean()))
+    return tuple(shares), float(same.sum(axis=1)[asked].mean() / (len(known) - 1))
+
+
+def occurrences_in_text(
+    elmo: Elmo,
+    path: str | Path,
+    word: str,
+    *,
+    forms: Collection[str] = (),
+    limit: int = LIMIT,
+    split: bool | None = None,
+) -> list[Occurrence]:
+    """The first `limit` sentences with a token that is the word, or one of `forms`, in any case; senses unknown.
+
+    split   lines are paragraphs, to be split into sentences; by default unless white space parts the tokens.
+    """
+    wanted = {_folded(form) for form in (word, *forms)}
+    splits = elmo.tokenizer.name != "whitespace" if split is None else split
+
+    def found() -> Iterator[Occurrence]:
+        with LineReader(path) as lines:
+            for line in lines:
+                text = _folded(line.text)
+                if not any(form in text for form in wanted):
+                    continue
+                for sentence in elmo.tokenizer.sentences(line.text) if splits else [line.text]:
+                    tokens = elmo.tokens(sentence)
+                    place = next((i for i, token in enumerate(tokens) if _folded(token) in wanted), None)
+                    if place is not None:
+                        yield Occurrence(tokens, place, place + 1)
+
+    return list(islice(found(), limit))
+
+
+def occurrences_in_pairs(elmo: Elmo, path: str | Path, word: str) -> list[Occurrence]:
+    """All contexts of a word in a file of pairs, with their glosses as senses."""
+    pairs = read_pairs(path)
+    entries = [pair for pair in pairs if _folded(pair.word) == _folded(word)]
+    if not entries:
+        raise UserError(f"{path}: no entry for the word {word!r}: {suggest(word, {pair.word for pair in pairs})}")
+    return [
+        Occurrence(*read_marked(elmo, context), gloss)
+        for pair in entries
+        for gloss, contexts in zip(pair.glosses, pair.contexts)
+        for context in contexts
+    ]
+
+
+def occurrences_in_tagged(
+    corpus: SenseCorpus, lemma: str, *, limit: int | None = LIMIT, seed: int = 0
+) -> list[Occurrence]:
+    """A lemma's instances with their first gold sense; no more than `limit`, chosen by the seed."""
+    wanted = lemma.lower().replace(" ", "_")
+    instances = [
+        Occurrence(sentence.tokens, i.start, i.end, _sense_name(corpus.keys[i.id][0]))
+        for sentence in corpus.sentences
+        for i in sentence.instances
+        if i.lemma == wanted
+    ]
+    if not instances:
+        lemmas = {instance.lemma for sentence in corpus.sentences for instance in sentence.instances}
+        near = suggest(wanted, lemmas)
+        hint = near if near.startswith("did") else "give the word as a dictionary has it"
+        raise UserError(f"{corpus.name}: no instance of the lemma {wanted!r}: {hint}")
+    return sample(instances, limit, seed)
+
+
+def _sense_name(key: str) -> str:
+    """bank%1:14:00:: -> bank%1:14:00:: (noun)"""
+    kind = POS.get(key.rpartition("%")[2][:1])
+    return f"{key} ({kind.lower()})" if kind else key
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFC", text).casefold()
+
+
+def _vectors(elmo: Elmo, occurrences: Sequence[Occurrence], report: Report) -> NDArray[np.float32]:
+    """[L, N, D]; several tokens' mean."""
+    arrays = elmo.stream([occurrence.tokens for occurrence in occurrences], layers="all")
+    found = [
+        array[:, occurrence.start : occurrence.end].mean(axis=1)
+        for array, occurrence in zip(watched(arrays, len(occurrences), "embedding", report), occurrences)
+    ]
+    return np.stack(found, axis=1)
+
+
+def _scatter(
+    axes: Any,
+    points: Sequence[tuple[float, float]],
+    occurrences: Sequence[Occurrence],
+    numbers: dict[str, int],
+) -> list[Any]:
+    """One colour and marker a sense; small grey dots for the rare ones, and for those that are not known."""
+    kinds = [None if occurrence.sense is None else numbers.get(occurrence.sense, -1) for occurrence in occurrences]
+    named = {number: f"{number + 1}  {sense}" for sense, number in numbers.items()}
+    drawn = []
+    for kind, label in [*named.items(), (-1, "rarer senses"), (None, "sense not known")]:
+        chosen = [point for point, of in zip(points, kinds) if of == kind]
+        if not chosen:
+            continue
+        style = (COLOURS[kind], MARKERS[kind]) if kind is not None and kind >= 0 else (OTHER, ".")
+        drawn.append(
+            axes.scatter(
+                *zip(*chosen), s=30, color=style[0], marker=style[1], edgecolors=INK, linewidths=0.4, label=label
+            )
+        )
+    return drawn

@@ -1,0 +1,1 @@
+"""Coreference (Lee et al. 2017)."""

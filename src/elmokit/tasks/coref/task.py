@@ -1,0 +1,300 @@
+"""Coreference: which spans of a document mean the same, by their antecedents.
+
+After Lee et al. 2017, *End-to-end neural coreference resolution*, whose network is in `mentions.py`; without its
+genre feature and its character CNN. Files are CoNLL-2012 columns; the score is the mean F1 of MUC, B-cubed and
+CEAF (`clusters.py`), single-mention clusters dropped in key and response unless `singletons` is set.
+
+A document is read by segments of `train_sentences`: in training one of them, another every epoch; in prediction
+all, one after the other. Spans are pruned in each; an antecedent may be in an earlier one. `candidate_recall`
+says what width and pruning lose.
+
+The paper's loss asks nothing of a mention that was pruned: where all of them are, as may be with few documents, it
+is 0. Recipe laptop adds a loss for every span as a mention (`mention_weight`); recipe paper does not.
+
+Recipe laptop: an epoch over LitBank's 80 documents, 40 sentences of each, takes about 35 seconds of one core, 55
+with 512 numbers of ELMo a token (cached), the 10 documents of dev among them: 20 epochs are 12 or 19 minutes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from elmokit.errors import UserError
+from elmokit.tasks.coref.clusters import BEGIN, Document, Mention, conll_text, read_documents
+from elmokit.tasks.coref.network import AntecedentScorer, CorefSettings, SpanScorer, antecedent_loss, follow, prune
+from elmokit.tasks.coref.scores import as_sets, cluster_scores, without_singles
+from elmokit.tasks.inputs import Padded, TokenInputs
+from elmokit.tasks.nn.bilstm import BiLSTM
+from elmokit.tasks.task import Batch, Labels, Network, Task, TrainConfig
+from elmokit.text.tokens import make_tokenizer
+
+if TYPE_CHECKING:
+    from elmokit.tasks.layer_cache import LayerCache
+    from elmokit.tasks.model import TaskModel
+
+GROUPS = 4  # of a segment's sentences, by length
+Prediction = list[list[list[int]]]  # clusters of [start, end)
+
+
+class Segment(NamedTuple):
+    first: int  # its first token, of the document
+    scores: Tensor  # [N, W] of all its spans as mentions
+    valid: Tensor  # [N, W]
+
+
+class Scores(NamedTuple):
+    """Of a document's spans that were kept, in its order."""
+
+    spans: list[Mention]
+    mentions: Tensor  # [M]
+    antecedents: Tensor  # [M, 1 + K]
+    segments: list[Segment]
+
+
+class CorefNetwork(Network):
+    def __init__(self, inputs: TokenInputs, settings: CorefSettings) -> None:
+        super().__init__(inputs)
+        self.settings = settings
+        self.encoder = BiLSTM(inputs.width, settings.cells)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.spans = SpanScorer(inputs.width, self.encoder.width + inputs.output_width, settings)
+        self.antecedents = AntecedentScorer(self.spans.width, settings)
+
+    def forward(self, batch: Batch) -> list[Scores]:
+        texts, found, token = iter(batch.sentences), [], 0
+        for count in batch.features["segments"].tolist():
+            segments = list(itertools.islice(texts, count))
+            tokens = sum(int(segment.mask.sum()) for segment in segments)
+            found.append(self._document(segments, batch.features["speakers"][token : token + tokens]))
+            token += tokens
+        return found
+
+    def _document(self, texts: Sequence[Padded], speakers: Tensor) -> Scores:
+        spans: list[Mention] = []
+        vectors, mentions, segments = [], [], []
+        offset = 0
+        for text in texts:
+            x, at_output, mask = self.inputs(text)
+            states = self.dropout(self._states(x, mask))
+            if at_output is not None:
+                states = torch.cat([states, at_output], dim=-1)
+            sentence = mask.nonzero()[:, 0]  # [N]
+            candidates = self.spans(x[mask], states[mask], sentence)
+            most = math.ceil(self.settings.kept * len(sentence))
+            start, width = prune(candidates.scores, candidates.valid, most)
+            spans += [(offset + s, offset + s + w + 1) for s, w in zip(start.tolist(), width.tolist())]
+            vectors.append(self.spans.vectors(candidates, start, width))
+            mentions.append(candidates.scores[start, width])
+            segments.append(Segment(offset, candidates.scores, candidates.valid))
+            offset += len(sentence)
+        if not spans:
+            return Scores([], torch.zeros(0), torch.zeros(0, 1), [])
+        said_by = speakers[torch.tensor([start for start, _ in spans])]
+        joined = torch.cat(mentions)
+        return Scores(spans, joined, self.antecedents(torch.cat(vectors), joined, said_by), segments)
+
+    def _states(self, x: Tensor, mask: Tensor) -> Tensor:
+        """x [B, T, I], mask [B, T] -> [B, T, 2H]: sentences of like lengths are encoded together.
+
+        The longest sentence of a segment has several times the tokens of most: all of them padded to it would be
+        mostly padding.
+        """
+        lengths, order = mask.sum(dim=1).sort()
+        found = []
+        for group, longest in zip(order.chunk(GROUPS), (int(part[-1]) for part in lengths.chunk(GROUPS))):
+            states = self.encoder(x[group, :longest], mask[group, :longest])
+            found.append(nn.functional.pad(states, (0, 0, 0, x.shape[1] - longest)))
+        return torch.cat(found)[order.argsort()]
+
+    def loss(self, output: list[Scores], batch: Batch) -> Tensor:
+        """The mean over the kept spans of a document, then over the documents."""
+        gold: list[dict[Mention, int]] = [{} for _ in output]
+        for document, start, end, cluster in batch.features["mentions"].tolist():
+            gold[document][start, end] = cluster
+        total = torch.zeros(())
+        for scores, clusters in zip(output, gold):
+            if not scores.spans:
+                continue
+            numbers = torch.tensor([clusters.get(span, 0) for span in scores.spans])
+            total = total + antecedent_loss(scores.antecedents, numbers)
+            if self.settings.mention_weight:
+                total = total + self.settings.mention_weight * mention_loss(scores.segments, clusters)
+        return total / max(1, len(output))
+
+    def decode(self, output: list[Scores], batch: Batch) -> list[Prediction]:
+        return [self._clusters(scores) for scores in output]
+
+    def _clusters(self, scores: Scores) -> Prediction:
+        found = follow(scores.antecedents)
+        if self.settings.singletons:
+            taken = {number for cluster in found for number in cluster}
+            found += [[i] for i, s in enumerate(scores.mentions.tolist()) if s > 0 and i not in taken]
+        return sorted([list(scores.spans[number]) for number in cluster] for cluster in found)
+
+
+def mention_loss(segments: Sequence[Segment], clusters: dict[Mention, int]) -> Tensor:
+    """Cross-entropy of "is it a mention?", summed over all spans, a token."""
+    total, tokens = torch.zeros(()), 0
+    for first, scores, valid in segments:
+        right = torch.zeros_like(scores)
+        for start, end in clusters:
+            n, w = start - first, end - start - 1
+            if 0 <= n < len(scores) and w < scores.shape[1]:
+                right[n, w] = 1.0
+        wrong = nn.functional.binary_cross_entropy_with_logits(scores, right, reduction="none")
+        total, tokens = total + (wrong * valid).sum(), tokens + len(scores)
+    return total / max(1, tokens)
+
+
+class Coreference(Task[Document]):
+    name = "coref"
+    summary = "coreference of CoNLL-2012 columns: span ranking, end to end (Lee et al. 2017)"
+    metric = "f1"
+    settings_class = CorefSettings
+    # A batch is a document: the loop's `batch_tokens` cannot see how long one is.
+    recipes: ClassVar = {
+        "laptop": (
+            CorefSettings(),
+            TrainConfig(epochs=20, patience=6, examples=1, learning_rate=1e-3, decay=0.7, average=0.999),
+        ),
+        # The paper lowers the rate by 0.1 % every 100 steps, whatever the score on dev is.
+        "paper": (
+            CorefSettings(
+                cells=200, hidden=150, kept=0.4, antecedents=250, train_sentences=50, mention_weight=0.0
+            ),
+            TrainConfig(epochs=150, patience=20, examples=1, learning_rate=1e-3, decay=0.97),
+        ),
+    }
+
+    @classmethod
+    def read(cls, path: Path) -> list[Document]:
+        return read_documents(path)
+
+    @classmethod
+    def labels_of(cls, examples: Sequence[Document]) -> Labels:
+        return {}
+
+    def check(self, examples: Sequence[Document]) -> None:
+        """Clusters have no names: there is none that training has not seen."""
+
+    @staticmethod
+    def sentences(example: Document) -> list[list[str]]:
+        return example.sentences
+
+    def excerpt(self, example: Document) -> Document:
+        more = len(example.sentences) - self.settings.train_sentences
+        if more <= 0:
+            return example
+        first = int(torch.randint(more + 1, ()))
+        return example.excerpt(first, first + self.settings.train_sentences)
+
+    def cost(self, example: Document) -> int:
+        """At most: as if all sentences were padded to the longest."""
+        return len(example.sentences) * max((len(sentence) for sentence in example.sentences), default=0)
+
+    def groups(self, examples: Sequence[Document]) -> list[list[list[str]]]:
+        """The segments of all documents; `collate` says how many each has."""
+        return [segment for example in examples for segment in self._segments(example)]
+
+    def _segments(self, example: Document) -> list[list[list[str]]]:
+        most = self.settings.train_sentences
+        return [example.sentences[first : first + most] for first in range(0, len(example.sentences), most)]
+
+    def collate(self, examples: Sequence[Document]) -> dict[str, Tensor]:
+        speakers: list[int] = []  # of all tokens; 0 where not known
+        mentions: list[tuple[int, int, int, int]] = []  # document, start, end, cluster from 1
+        for number, example in enumerate(examples):
+            numbers = {"-": 0}
+            for speaker in example.speakers or ["-"] * len(example.tokens):
+                speakers.append(numbers.setdefault(speaker, len(numbers)))
+            for cluster, spans in enumerate(example.clusters or (), start=1):
+                mentions += [(number, start, end, cluster) for start, end in spans]
+        features = {
+            "segments": torch.tensor([len(self._segments(example)) for example in examples]),
+            "speakers": torch.tensor(speakers, dtype=torch.int64),
+        }
+        if all(example.clusters is not None for example in examples):
+            features["mentions"] = torch.tensor(mentions, dtype=torch.int64).reshape(-1, 4)
+        return features
+
+    def network(self, inputs: TokenInputs) -> CorefNetwork:
+        return CorefNetwork(inputs, self.settings)
+
+    def metrics(self, predictions: Sequence[Prediction], examples: Sequence[Document]) -> dict[str, float]:
+        """`mention recall`: of the key's mentions, those in a cluster that was found."""
+        by_name = {row["label"]: row for row in self.by_label(predictions, examples)}
+        f1 = {name: by_name[name]["f1"] for name in ("muc", "b3", "ceaf")}
+        return {"f1": sum(f1.values()) / len(f1), **f1, "mention recall": by_name["mentions"]["recall"]}
+
+    def ceilings(
+        self, model: TaskModel, examples: Sequence[Document], cache: LayerCache | None = None
+    ) -> dict[str, float]:
+        recall = candidate_recall(model, examples, cache)
+        return {} if recall is None else {"recall of the spans that are kept": recall}
+
+    def by_label(self, predictions: Sequence[Prediction], examples: Sequence[Document]) -> list[dict[str, Any]]:
+        """A row a metric, with its precision and recall."""
+        truth = [example.clusters or [] for example in examples]
+        scores = cluster_scores(predictions, truth, singletons=self.settings.singletons)
+        return [{"label": name, **score.scores()} for name, score in scores.items()]
+
+    def predictions_text(self, predictions: Sequence[Prediction], examples: Sequence[Document]) -> str:
+        """CoNLL-2012 columns, as the reference scorer reads them."""
+        return "".join(conll_text(document, found) for document, found in zip(examples, predictions, strict=True))
+
+    @classmethod
+    def example(cls, text: str, tokenize: Callable[[str], list[str]], where: str) -> Document:
+        """A line is a document; its sentences are found first."""
+        if BEGIN.match(text):
+            raise UserError(
+                f"{where}: expected a line of text for each document, found CoNLL-2012's columns: for these "
+                f"`elmo task evaluate MODEL FILE --predictions FOUND` writes what was found"
+            )
+        found = (tokenize(sentence) for sentence in make_tokenizer("words").sentences(text))
+        return Document([tokens for tokens in found if tokens], None, None, where)
+
+    @staticmethod
+    def show(example: Document, prediction: Prediction) -> str:
+        """[Ada]1 told [[her]1 sister]2 that [she]2 ..., and the clusters, a line each."""
+        tokens = example.tokens
+        spans = [(*span, number) for number, cluster in enumerate(prediction, start=1) for span in cluster]
+        for start, _, _ in spans:
+            tokens[start] = f"[{tokens[start]}"
+        for _, end, number in sorted(spans, key=lambda span: (span[1], -span[0])):
+            tokens[end - 1] += f"]{number}"
+        clusters = enumerate(mention_texts(example, prediction), start=1)
+        return "\n".join([" ".join(tokens), *(f"  {number}: {', '.join(texts)}" for number, texts in clusters)])
+
+    def as_json(self, example: Document, prediction: Prediction) -> dict[str, Any]:
+        """The spans are of the document's tokens, which `tokens` has by sentence."""
+        return {**super().as_json(example, prediction), "clusters": mention_texts(example, prediction)}
+
+
+def mention_texts(document: Document, clusters: Prediction) -> list[list[str]]:
+    tokens = document.tokens
+    return [[" ".join(tokens[start:end]) for start, end in cluster] for cluster in clusters]
+
+
+@torch.no_grad()
+def candidate_recall(
+    model: TaskModel, documents: Sequence[Document], cache: LayerCache | None = None
+) -> float | None:
+    """Per cent of the key's mentions that are among the spans kept: more than this no antecedent can find. None
+    where the key has no mention."""
+    model.network.eval()
+    kept = there = 0
+    for document in documents:
+        clusters = as_sets(document.clusters or [])
+        if not model.task.settings.singletons:
+            clusters = without_singles(clusters)
+        (scores,) = model.network(model.batch([document], cache))
+        gold = {mention for cluster in clusters for mention in cluster}
+        kept, there = kept + len(gold & set(scores.spans)), there + len(gold)
+    return 100 * kept / there if there else None

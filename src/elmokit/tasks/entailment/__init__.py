@@ -1,0 +1,1 @@
+"""Entailment (Chen et al. 2017)."""

@@ -1,0 +1,1 @@
+"""Named entities: character CNN, biLSTM, CRF."""

@@ -1,0 +1,1 @@
+"""Sentiment (McCann et al. 2017)."""

@@ -1,0 +1,1 @@
+"""Question answering (Clark and Gardner 2017)."""

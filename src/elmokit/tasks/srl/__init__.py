@@ -1,0 +1,1 @@
+"""Semantic roles (He et al. 2017)."""

@@ -1,0 +1,185 @@
+"""What a task is: read -> collate -> network (forward, loss, decode) -> metrics. The training loop knows no more.
+
+A task is a class with its data and its scores; its network is a module with its sizes and its decoder. Neither
+knows where token vectors come from: `inputs.py` hands them over, with ELMo in them or without.
+
+Shapes: B examples, K sentences of an example, T tokens, L layers, D width of a layer, W ids a token.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+
+from torch import Tensor, nn
+
+from elmokit.errors import UserError
+from elmokit.tasks.inputs import Padded, TokenInputs
+
+
+class Located(Protocol):
+    """An example of any task: it knows where it was read, for messages."""
+
+    @property
+    def where(self) -> str: ...  # "train.conll:12"
+
+
+E = TypeVar("E", bound=Located)
+Labels = dict[str, list[str]]  # a task's label sets by name, each in a fixed order
+
+
+class Batch(NamedTuple):
+    sentences: tuple[Padded, ...]  # one a group of `Task.groups`
+    features: dict[str, Tensor]  # what the task's `collate` made, the right answers among them where known
+    size: int  # B
+    examples: Sequence[Any] = ()  # what it was made of, for decoders that answer in the text's own words
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How a task is trained; a task's recipes choose the values."""
+
+    epochs: int = 30
+    patience: int = 5  # epochs without a better score on dev before it ends, once there is one above zero
+    examples: int = 32  # of a batch, at most
+    batch_tokens: int = 4096  # of a batch, at most, padding counted; one example at least
+    optimizer: str = "adam"  # adam, adamw, adadelta, sgd
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    decay: float = 1.0  # the rate times so much after an epoch that did not improve
+    clip_norm: float | None = 5.0
+    average: float = (
+        0.0  # the running mean of the weights is measured and kept: so much of the old a step; 0: none
+    )
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "patience", "examples", "batch_tokens"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name}: expected 1 or more, found {getattr(self, name)}")
+        if self.optimizer not in ("adam", "adamw", "adadelta", "sgd"):
+            raise UserError(f"optimizer: expected adam, adamw, adadelta or sgd, found {self.optimizer!r}")
+        if not 0 < self.decay <= 1:
+            raise UserError(f"decay: expected more than 0 and at most 1, found {self.decay}")
+        if not 0 <= self.average < 1:
+            raise UserError(f"average: expected 0 or more and less than 1, found {self.average}")
+
+
+class Network(nn.Module, ABC):
+    """A task's model. `self.inputs` turns tokens into vectors; what comes after is the task's own."""
+
+    def __init__(self, inputs: TokenInputs) -> None:
+        super().__init__()
+        self.inputs = inputs
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> Any:
+        """Whatever `loss` and `decode` need: scores, as one tensor or a small NamedTuple."""
+
+    @abstractmethod
+    def loss(self, output: Any, batch: Batch) -> Tensor:
+        """The mean over the batch of what is to be minimized; the mix's penalty is added by the loop."""
+
+    @abstractmethod
+    def decode(self, output: Any, batch: Batch) -> list[Any]:
+        """One prediction an example, JSON-ready: labels by name, never an invalid sequence."""
+
+
+class Task(ABC, Generic[E]):
+    name: ClassVar[str]
+    summary: ClassVar[str]  # one line, with the paper whose model it is
+    metric: ClassVar[str]  # the key of `metrics` that chooses the best epoch; higher is better
+    settings_class: ClassVar[type[Any]]  # a frozen dataclass: the network's sizes
+    recipes: ClassVar[Mapping[str, tuple[Any, TrainConfig]]]  # "laptop", "paper"
+
+    def __init__(self, settings: Any, labels: Labels) -> None:
+        self.settings, self.labels = settings, labels
+
+    @classmethod
+    @abstractmethod
+    def read(cls, path: Path) -> list[E]:
+        """The examples of a file; a ValueError names the file and the line where it is not right."""
+
+    @classmethod
+    @abstractmethod
+    def labels_of(cls, examples: Sequence[E]) -> Labels:
+        """The label sets of the training data, sorted, so that an equal file gives equal numbers."""
+
+    def training_examples(self, examples: Sequence[E]) -> list[E]:
+        """What is trained on, of what the training file holds: more (all phrases of a tree) or less."""
+        return list(examples)
+
+    def excerpt(self, example: E) -> E:
+        """What of an example an epoch trains on, where it is too long for the whole: drawn from torch's generator,
+        which the loop seeds by the epoch."""
+        return example
+
+    def measured_examples(self, examples: Sequence[E]) -> list[E]:
+        """What is measured on, of what a file holds: a two-class task leaves out what is in neither."""
+        return list(examples)
+
+    @abstractmethod
+    def check(self, examples: Sequence[E]) -> None:
+        """Refuse labels that training has not seen: a ValueError with the example's `where`."""
+
+    @staticmethod
+    @abstractmethod
+    def sentences(example: E) -> list[list[str]]:
+        """The token sequences whose vectors the network needs."""
+
+    def cost(self, example: E) -> int:
+        """What an example adds to a batch, in padded tokens: those of its longest sentence."""
+        return max((len(sentence) for sentence in self.sentences(example)), default=0)
+
+    def groups(self, examples: Sequence[E]) -> list[list[list[str]]]:
+        """Lists of sentences, each padded by itself: K of B sentences, where every example has K."""
+        return [list(group) for group in zip(*(self.sentences(example) for example in examples))]
+
+    @abstractmethod
+    def collate(self, examples: Sequence[E]) -> dict[str, Tensor]:
+        """Tensors beside the tokens' own: features, and the right answers where the examples have them."""
+
+    @abstractmethod
+    def network(self, inputs: TokenInputs) -> Network: ...
+
+    @abstractmethod
+    def metrics(self, predictions: Sequence[Any], examples: Sequence[E]) -> dict[str, float]:
+        """Scores in per cent, as the official scorer counts them."""
+
+    def ceilings(self, model: Any, examples: Sequence[E], cache: Any = None) -> dict[str, float]:
+        """What the model (a TaskModel) had not given up before it answered, in per cent: more it cannot reach."""
+        return {}
+
+    def as_json(self, example: E, prediction: Any) -> dict[str, Any]:
+        """The prediction for programs."""
+        return {"tokens": self.sentences(example), "prediction": prediction}
+
+    def by_label(self, predictions: Sequence[Any], examples: Sequence[E]) -> list[dict[str, Any]]:
+        """A table: one row a label, for the results; empty where a task has none."""
+        return []
+
+    def predictions_text(self, predictions: Sequence[Any], examples: Sequence[E]) -> str:
+        """What `elmo task evaluate --predictions` writes: as the official scorer reads it, where there is one."""
+        lines = [
+            {"where": example.where, "sentences": self.sentences(example), "prediction": prediction}
+            for example, prediction in zip(examples, predictions, strict=True)
+        ]
+        return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+    @classmethod
+    @abstractmethod
+    def example(cls, text: str, tokenize: Any, where: str) -> E:
+        """An example without an answer from a line that a user wrote; `tokenize` makes tokens of text."""
+
+    @staticmethod
+    @abstractmethod
+    def show(example: E, prediction: Any) -> str:
+        """The prediction for a reader: labelled text, one line or a few."""
+
+
+def located(path: Path, line: int) -> str:
+    return f"{path.name}:{line}"
