@@ -135,6 +135,8 @@ def test_nothing_gives_nothing(elmo):
         (["a"], {"layers": 3}, "layers 0 to 2, found 3"),
         (["a"], {"layers": "top"}, "found 'top'"),
         (["a"], {"layers": [1.0]}, "expected 3 finite weights"),
+        (["a"], {"layers": ["a", "b", "c"]}, "expected 3 finite weights"),
+        (["a"], {"layers": None}, "expected 3 finite weights"),
         (["a"], {"layers": [1.0, float("nan"), 0]}, "expected 3 finite weights"),
         (["a"], {"pooling": "sum"}, "pooling"),
         (["a"], {"dtype": "int8"}, "dtype"),

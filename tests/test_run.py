@@ -247,7 +247,7 @@ def test_a_softmax_of_another_width_by_command(elmo_command):
     # bilm-tf's files have no softmax: the head stays behind, with or without a map
     assert elmo_command("convert", "run/model", "pair", "--to", "bilm")[0] == 0
     assert json.loads(elmo_command("info", "pair", "--json")[1])["predicts"] == "nothing"
-    assert elmo_command("convert", "run/model", "half", "--precision", "float16")[0] == 0
+    assert elmo_command("convert", "run/model", "half", "--weights", "float16")[0] == 0
     assert elmo_command("perplexity", "half", "text.txt")[0] == 0
 
 

@@ -1,7 +1,7 @@
 """A finished job's records -> one file: .h5, .npz, .safetensors or .parquet. Same records, same bytes.
 
-.h5 has one dataset a sentence, named 0, 1, 2 ..., as AllenNLP's files; .npz and .safetensors hold all vectors
-in one array with offsets; .parquet has one row a sentence. `elmokit.embed.vectors` reads them all.
+.h5 has one dataset per sentence, named 0, 1, 2 ..., as AllenNLP's files; .npz and .safetensors hold all vectors
+in one array with offsets; .parquet has one row per sentence. `elmokit.embed.vectors` reads them all.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The published pair, options.json and weights.hdf5 (bilm-tf, AllenNLP), to ours and back.
 
-What differs, and why the way back is exact: the file's matrices are transposed; its gates stand in the order
-i, g, f, o (ours i, f, g, o) with input and recurrent rows in one matrix; the 1 that TensorFlow adds to the
-forget gate is not in the file, and not in our weights either; `char_embed` has 261 rows, without the row of
-zeros that a padded token gets.
+What differs, and why what is written back is exact: the file's matrices are transposed; its gates stand in the
+order i, g, f, o (ours i, f, g, o) with input and recurrent rows in one matrix; the 1 that TensorFlow adds to the
+forget gate is not in the file, and not in our weights either; `char_embed` has 261 rows, without the row of zeros
+that a padded token gets.
 """
 
 from __future__ import annotations
