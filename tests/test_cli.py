@@ -76,6 +76,7 @@ def test_embed_standard_input_and_the_model_from_the_environment(model_folder, t
     assert open_vectors(tmp_path / "o.h5")[0].tokens == ["밥을", "먹었다", "."]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_polite_stop_loses_nothing_and_says_how_to_go_on(tmp_path, model_folder, number):
     (tmp_path / "text.txt").write_text("".join(f"sentence number {i} of many\n" for i in range(30_000)))
@@ -101,6 +102,18 @@ def test_a_polite_stop_loses_nothing_and_says_how_to_go_on(tmp_path, model_folde
     assert "run the same command to resume" in message
     done = json.loads((tmp_path / "out.h5.partial" / "journal.json").read_text())["sentences"]
     assert 0 < done < 30_000
+
+
+def test_signals_are_put_back_after_a_command(elmo_command, model_folder, text):
+    """Whatever they were: a shell starts what it runs in the background with SIGINT ignored."""
+    ours = {signal.SIGINT: signal.SIG_IGN, signal.SIGTERM: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in ours.items()}
+    try:
+        assert elmo_command("embed", text, "-o", "out.h5", "-m", model_folder)[0] == 0
+        assert {number: signal.getsignal(number) for number in ours} == ours
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_convert_there_and_back(elmo_command, model_folder, published_pair):

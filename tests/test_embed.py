@@ -88,6 +88,7 @@ def test_stream_takes_any_iterable_and_reads_no_further_than_a_window():
     assert taken <= ELMO.window_tokens // 5 + 1
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_corpus(monkeypatch):
     monkeypatch.setattr(ELMO.token_layer, "room", 0)  # as little as it can be: 1,024 words are kept
 

@@ -143,6 +143,7 @@ def test_interrupted_while_the_output_is_written(tmp_path, text, monkeypatch):
     assert (tmp_path / "out.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
 
 
+@pytest.mark.slow
 def test_killed_and_run_again_gives_the_bytes_of_an_uninterrupted_run(tmp_path):
     """SIGKILL, for real, in another process, at whatever it is doing."""
     text = tmp_path / "text.txt"

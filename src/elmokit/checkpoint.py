@@ -29,6 +29,7 @@ from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.language_head import LanguageHead
+from elmokit.model.shapes import shapes_only
 from elmokit.text.characters import TokenMapper
 from elmokit.text.tokens import TokenizerConfig
 from elmokit.text.vocabulary import Vocabulary, make_mapper
@@ -113,13 +114,13 @@ class Checkpoint:
         for name in (WEIGHTS, MAPPER, tokenizer):
             if name not in contents:
                 raise UserError(f"{folder / CONFIG}: lists no {name}")
-        with torch.device("meta"):  # no memory and no random numbers for weights that are about to be replaced
+        with shapes_only():
             bilm = BiLM(config.model)
         _load_tensors(bilm, contents[WEIGHTS], config.weights, folder / WEIGHTS)
         vocabulary = Vocabulary.load(folder / VOCABULARY) if VOCABULARY in contents else None
         head = None
         if HEAD in contents:
-            with torch.device("meta"):
+            with shapes_only():
                 head = LanguageHead(len(vocabulary or ()), config.model.lstm.width, config.softmax_width)
             _load_tensors(head, contents[HEAD], config.weights, folder / HEAD)
         card = folder / CARD

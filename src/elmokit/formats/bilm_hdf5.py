@@ -26,6 +26,7 @@ from elmokit.hdf5 import new_hdf5
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.lstm import LSTMConfig
+from elmokit.model.shapes import shapes_only
 from elmokit.text.characters import BYTE_CHARACTERS, MASK_SHIFT, ByteMapper
 from elmokit.text.tokens import TokenizerConfig
 
@@ -38,7 +39,7 @@ DIRECTIONS = ("forward_lstms", "backward_lstms")  # RNN_0, RNN_1
 def read_bilm(options: str | Path, weights: str | Path, *, published: bool = True) -> Checkpoint:
     """`published`: spell tokens exactly as the original software did (see ByteMapper), without NFC."""
     config, characters = read_options(Path(options))
-    with torch.device("meta"):
+    with shapes_only():
         bilm = BiLM(config)
     arrays = _read_arrays(Path(weights))
     expected = _to_theirs(bilm.state_dict(), config)

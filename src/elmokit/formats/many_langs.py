@@ -23,6 +23,7 @@ from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.lstm import LSTMConfig
+from elmokit.model.shapes import shapes_only
 from elmokit.text.characters import MASK_SHIFT, LexiconMapper
 from elmokit.text.tokens import TokenizerConfig
 
@@ -98,7 +99,7 @@ def read_many_langs(folder: str | Path) -> Checkpoint:
         config = _translate_config(encoder, embedder, characters, words)
     except UserError as error:
         raise UserError(f"{folder}: {error}") from None
-    with torch.device("meta"):
+    with shapes_only():
         bilm = BiLM(config)
     tensors = {**_read_tensors(folder / ENCODER), **_read_tensors(folder / EMBEDDER)}
     expected = _to_theirs(bilm.state_dict(), config)

@@ -24,6 +24,7 @@ from elmokit.checkpoint import Checkpoint
 from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.recipe import ModelRecipe
+from elmokit.model.shapes import shapes_only
 from elmokit.model.word_encoder import WordEncoderConfig
 from elmokit.text.vocabulary import BEGIN, END, SPECIALS, UNKNOWN, WordMapper
 
@@ -92,7 +93,7 @@ def bilm_from_vectors(
         torch.default_generator.manual_seed(seed)
         state = BiLM(BiLMConfig(WordEncoderConfig(embedding=width), lstm)).state_dict()
     state["encoder.word_embedding.weight"] = torch.from_numpy(table)
-    with torch.device("meta"):
+    with shapes_only():
         bilm = BiLM(BiLMConfig(WordEncoderConfig(words=len(table), embedding=width, trainable=trainable), lstm))
     bilm.load_state_dict(state, assign=True)
     return Checkpoint(bilm.eval(), WordMapper(words), recipe.tokenizer)

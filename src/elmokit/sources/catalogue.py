@@ -6,12 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from elmokit.checkpoint import CARD, HEAD, VOCABULARY, read_config, tokenizer_file
 from elmokit.config import build, parse_json
 from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM, BiLMConfig
+from elmokit.model.shapes import shapes_only
 from elmokit.sources import hub, locate
 from elmokit.sources.bundled import bundled_folder, bundled_names
 from elmokit.sources.folder import kind_of, read_folder
@@ -91,7 +90,7 @@ def _sizes(folder: Path) -> dict[str, Any]:
 
 
 def _number_of_parameters(config: BiLMConfig) -> int:
-    with torch.device("meta"):  # shapes only
+    with shapes_only():
         return sum(parameter.numel() for parameter in BiLM(config).parameters())
 
 
