@@ -33,7 +33,7 @@ DType = Literal["float32", "float16"] | np.dtype[Any] | type[np.floating[Any]]
 BATCH_TOKENS = 4096
 # Sentences are sorted by length within a window of so many batches: long enough that little is padded,
 # short enough that memory stays small whatever the size of the corpus.
-BATCHES_A_WINDOW = 8
+BATCHES_PER_WINDOW = 8
 
 
 class Elmo:
@@ -202,7 +202,7 @@ class Elmo:
     @property
     def window_tokens(self) -> int:
         """Sentences of about so many tokens are held, sorted and embedded together."""
-        return self.batch_tokens * BATCHES_A_WINDOW
+        return self.batch_tokens * BATCHES_PER_WINDOW
 
     def check(self, which_layers: WhichLayers, pooling: str | None, dtype: DType) -> None:
         """Refuse at once what would fail after the first batch."""
