@@ -191,6 +191,7 @@ def test_half_a_surrogate_pair_is_written_as_json_has_it(tmp_path):
     assert "half \ud800" in json.loads(found.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_clusters_are_written_for_the_reference_scorer(tmp_path):
     scores, path = evaluated(
         "coref",

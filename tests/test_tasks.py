@@ -49,6 +49,7 @@ def still(model: TaskModel) -> TaskModel:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READY)
 def test_ten_examples_are_learned_by_heart_saved_and_predicted_the_same(name, tmp_path):
     model, examples = fresh(name)
@@ -102,6 +103,7 @@ def test_the_loss_does_not_depend_on_padding(name):
     assert loss([one, two]) == pytest.approx(loss([two, one]), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("average", [0.0, 0.9])
 @pytest.mark.parametrize("name", READY)
 def test_stopped_and_gone_on_with_it_is_the_same(name, average, tmp_path):

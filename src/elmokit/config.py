@@ -102,7 +102,7 @@ def parse_json(content: bytes, path: Path) -> dict[str, Any]:
     """The JSON object that a file holds; `path` is for the error message."""
     try:
         table = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid JSON: {error}") from None
     if not isinstance(table, dict):
         raise UserError(f"{path}: expected a JSON object, found {type(table).__name__}")
