@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from elmokit.tasks.entailment.network import EsimSettings
-from elmokit.tasks.entailment.task import Entailment, Pair
+from elmokit.tasks.entailment.pairs import Pair
+from elmokit.tasks.entailment.task import Entailment
 from elmokit.tasks.inputs import InputConfig, WordTable
 from elmokit.tasks.model import TaskModel
 from helpers.models import make_elmo
