@@ -63,3 +63,9 @@ def test_without_cells_there_is_the_softmax_alone():
 def test_it_is_shown_with_its_tags():
     example = PartsOfSpeech.example("dogs bark", str.split, "line 1")
     assert PartsOfSpeech.show(example, ["NOUN", "VERB"]) == "dogs/NOUN bark/VERB"
+
+
+@pytest.mark.parametrize("wrong", [{"cells": -1}, {"layers": 0}, {"dropout": 1.0}])
+def test_settings_that_cannot_be_are_refused(wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))}: expected"):
+        PosSettings(**wrong)

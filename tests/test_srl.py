@@ -183,3 +183,9 @@ def test_recipes_are_there():
     assert (settings.layers, settings.cells, settings.indicator, settings.dropout) == (8, 300, 100, 0.1)
     assert (train.optimizer, train.learning_rate, train.examples) == ("adadelta", 1.0, 80)
     assert isinstance(SemanticRoles.recipes["laptop"][1], TrainConfig)
+
+
+@pytest.mark.parametrize("wrong", [{"cells": 0}, {"layers": 0}, {"indicator": 0}, {"dropout": -0.1}])
+def test_settings_that_cannot_be_are_refused(wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))}: expected"):
+        SrlSettings(**wrong)

@@ -1,4 +1,4 @@
-"""Counts and scores of labels: precision, recall, F1, accuracy and what a label is taken for.
+"""Scores of labels: precision, recall, F1, accuracy and what a label is taken for.
 
 Scores are in per cent; 0 where there is nothing to divide by, as official scorers have it.
 """
@@ -57,14 +57,14 @@ def accuracy(confusion: Confusion) -> float:
 
 def label_rows(confusion: Confusion, labels: Iterable[str]) -> list[dict[str, Any]]:
     """A table with a row per label; "taken for" are the two that it is most often mistaken for."""
-    predicted, gold = Counter[str](), Counter[str]()
-    for (right, said), count in confusion.items():
-        gold[right] += count
-        predicted[said] += count
+    of_gold, of_predicted = Counter[str](), Counter[str]()
+    for (gold, predicted), count in confusion.items():
+        of_gold[gold] += count
+        of_predicted[predicted] += count
     labels = list(labels)
     rows = []
     for label in labels:
-        counts = Counts(confusion[label, label], predicted[label], gold[label])
+        counts = Counts(confusion[label, label], of_predicted[label], of_gold[label])
         wrong = Counter({other: confusion[label, other] for other in labels if other != label})
         rows.append(
             {

@@ -1,4 +1,4 @@
-"""Spans of tokens: BIO and BIOES tags, which may follow which, and counts as conlleval makes them.
+"""Spans of tokens: BIO and BIOES tags, what may follow what, and conlleval's counts.
 
 IOB1      I-x inside; B-x only where a span of the same type ends just before
 BIO       B-x first, I-x after it

@@ -56,7 +56,7 @@ class TrainConfig:
     weight_decay: float = 0.0
     decay: float = 1.0  # the rate times so much after an epoch that did not improve
     clip_norm: float | None = 5.0
-    average: float = 0.0  # measure and keep the running mean of the weights: its share per step; 0: the last
+    average: float = 0.0  # above 0, the weights' running mean is measured and kept: so much of the old per step
     seed: int = 0
 
     def __post_init__(self) -> None:

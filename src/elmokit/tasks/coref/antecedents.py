@@ -1,4 +1,4 @@
-"""Which earlier span a span refers to: scores of pairs, their loss, and clusters (Lee et al. 2017).
+"""Which earlier span a span refers to: scores of pairs, their loss, and clusters.
 
     s(i, j) = mention(i) + mention(j) + pair(i, j),    s(i, none) = 0
 

@@ -1,4 +1,4 @@
-"""Every span of a segment as a mention: its vector, its score, and which spans are kept (Lee et al. 2017).
+"""Every span of a segment as a mention: its vector, its score, and which spans are kept.
 
 A span is [state of its first token ; state of its last ; attention over its words ; its width].
 

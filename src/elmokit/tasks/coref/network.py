@@ -1,7 +1,7 @@
-"""Coreference end to end (Lee et al. 2017): spans are scored as mentions, the best are kept and find antecedents.
+"""Coreference end to end: spans are scored as mentions, the best find antecedents.
 
-A document is read by segments; an antecedent may be in an earlier one. Without the paper's genre feature and
-character CNN.
+After Lee et al. 2017, *End-to-end neural coreference resolution*, without its genre feature and its character CNN.
+A document is read by segments; an antecedent may be in an earlier one.
 
 Shapes: B sentences of a segment, T tokens, N tokens of the segment, W widths of a span, I inputs, H cells of a
 direction, M spans that are kept, K antecedents.

@@ -1,4 +1,4 @@
-"""Coreference of CoNLL-2012 columns: which spans of a document mean the same, by their antecedents.
+"""Coreference of CoNLL-2012 columns: which spans of a document mean the same.
 
 The score is the mean F1 of MUC, B-cubed and CEAF (`scores.py`), single-mention clusters dropped in key and
 response unless `singletons` is set.

@@ -1,16 +1,17 @@
-"""Pairs of sentences, from JSON lines as SNLI and MultiNLI have them: gold_label, sentence1, sentence2.
+"""Pairs of sentences from JSON lines, as SNLI and MultiNLI have them.
 
-Pairs whose annotators did not agree (gold_label "-") are left out; parses are not read, the sentences are cut
-into words here.
+The keys are gold_label, sentence1 and sentence2. Pairs whose annotators did not agree (gold_label "-") are left
+out; parses are not read, the sentences are cut into words here.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from elmokit.errors import UserError
+from elmokit.tasks import json_fields
+from elmokit.tasks.json_fields import field
 from elmokit.tasks.task import located
 from elmokit.text.corpus import Line, LineReader
 from elmokit.text.tokens import make_tokenizer
@@ -44,22 +45,11 @@ def read_pairs(path: Path) -> list[Pair]:
     return pairs
 
 
-def _fields(line: Line, path: Path) -> list[str]:
+def _fields(line: Line, path: Path) -> tuple[str, str, str]:
     """The values of KEYS."""
     where = f"{path}, line {line.number}"
-    try:
-        table = json.loads(line.text)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{where}: not valid JSON: {error}") from None
-    if not isinstance(table, dict):
-        raise UserError(f"{where}: expected a JSON object, found {line.text[:60]!r}")
-    for key in KEYS:
-        if key not in table:
-            raise UserError(f"{where}: expected the key {key!r}, found {', '.join(map(repr, table)) or 'none'}")
-        if not isinstance(table[key], str):
-            raise UserError(f"{where}: expected {key!r} to be text, found {table[key]!r}")
-    if table["gold_label"] not in (*KNOWN, NO_MAJORITY):
-        raise UserError(
-            f'{where}: expected gold_label to be {", ".join(KNOWN)} or "-", found {table["gold_label"]!r}'
-        )
-    return [table[key] for key in KEYS]
+    table = json_fields.parse(line.text, where)
+    label, premise, hypothesis = (field(table, key, str, where) for key in KEYS)
+    if label not in (*KNOWN, NO_MAJORITY):
+        raise UserError(f'{where}: expected gold_label to be {", ".join(KNOWN)} or "-", found {label!r}')
+    return label, premise, hypothesis

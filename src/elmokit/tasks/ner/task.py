@@ -1,4 +1,4 @@
-"""Named entities of CoNLL columns, scored as conlleval does; `network.py` has the tagger, `entities.py` the file.
+"""Named entities of CoNLL columns, scored as conlleval does.
 
 Tags are BIOES within, and BIO where they come out.
 """

@@ -38,12 +38,12 @@ class BiLSTM(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         if not x.shape[1]:
             return x.new_zeros(len(x), 0, self.width)
-        reversed_ = reversed_positions(mask).unsqueeze(-1)  # [B, T, 1]
+        positions = reversed_positions(mask).unsqueeze(-1)  # [B, T, 1]
         for layer, (forwards, backwards) in enumerate(zip(self.forwards, self.backwards)):
             x = self.dropout(x) if layer else x
             left, _ = forwards(x)
-            right, _ = backwards(x.gather(1, reversed_.expand_as(x)))
-            x = torch.cat([left, right.gather(1, reversed_.expand_as(right))], dim=-1) * mask.unsqueeze(-1)
+            right, _ = backwards(x.gather(1, positions.expand_as(x)))
+            x = torch.cat([left, right.gather(1, positions.expand_as(right))], dim=-1) * mask.unsqueeze(-1)
         return x
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from elmokit.config import check_dropout, check_positive
+from elmokit.errors import UserError
 from elmokit.tasks.inputs import TokenInputs
 from elmokit.tasks.nn.bilstm import BiLSTM
 from elmokit.tasks.nn.dropout import VariationalDropout
@@ -22,6 +24,12 @@ class PosSettings:
     cells: int = 128  # of a direction; 0: no biLSTM
     layers: int = 1
     dropout: float = 0.3
+
+    def __post_init__(self) -> None:
+        if self.cells < 0:
+            raise UserError(f"cells: expected 0 or more, found {self.cells}")
+        check_positive(layers=self.layers)
+        check_dropout(dropout=self.dropout)
 
 
 class PosNetwork(Network):

@@ -1,4 +1,4 @@
-"""Sentences with their sentiment: trees, Naver's movie reviews, or a label and a text per line.
+"""Sentences with their sentiment: trees, Naver's movie reviews, or a label and a text.
 
 The first line says which of them a file is:
     (3 (2 It) (4 (2 's) (4 good)))     trees of the Stanford Sentiment Treebank

@@ -1,4 +1,4 @@
-"""The trees of the Stanford Sentiment Treebank: `(3 (2 It) (4 (2 's) (4 good)))`, one per line.
+"""The trees of the Stanford Sentiment Treebank, one per line: `(3 (2 It) (4 (2 's) (4 good)))`.
 
 Every bracket is a phrase with a label of 0 to 4, and holds one word or further phrases. The plain space alone
 separates: `\\/` and a no-break space occur inside of words.

@@ -1,4 +1,4 @@
-"""Questions about a text whose answers are spans of it: SQuAD's file, characters to tokens, long contexts.
+"""Questions about a text whose answers are spans of it: SQuAD's file, tokens, long contexts.
 
 SQuAD 1.1 (Rajpurkar et al. 2016) marks an answer by its characters; a network finds tokens. An answer becomes the
 fewest tokens that cover it, and tokens become the characters that they stand for in the text as it was given.
@@ -6,18 +6,17 @@ fewest tokens that cover it, and tokens become the characters that they stand fo
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from elmokit.errors import UserError
+from elmokit.tasks import json_fields
+from elmokit.tasks.json_fields import field
 from elmokit.text.corpus import LineReader
 from elmokit.text.tokens import Span, Tokenizer, clean_token, make_tokenizer
-
-F = TypeVar("F")
 
 
 class Text:
@@ -112,11 +111,7 @@ def read_questions(path: Path) -> list[Question]:
         content = "\n".join(line.text for line in reader)
     if not content.strip():
         raise UserError(f"{path}: expected SQuAD's JSON, found nothing: the file is empty")
-    try:
-        table = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not valid JSON: {error}") from None
-    questions = list(_questions(table, path))
+    questions = list(_questions(json_fields.parse(content, str(path)), path))
     if not questions:
         raise UserError(f"{path}: expected questions, found none: the file is empty but for its frame")
     return questions
@@ -126,21 +121,21 @@ def _questions(table: Any, path: Path) -> Iterator[Question]:
     tokenizer = make_tokenizer("words")
     contexts: dict[str, Text] = {}
     names: set[str] = set()
-    for i, article in enumerate(_field(table, "data", list, str(path)), start=1):
-        for j, paragraph in enumerate(_field(article, "paragraphs", list, f"{path}, article {i}"), start=1):
+    for i, article in enumerate(field(table, "data", list, str(path)), start=1):
+        for j, paragraph in enumerate(field(article, "paragraphs", list, f"{path}, article {i}"), start=1):
             where = f"{path}, article {i}, paragraph {j}"
-            text = _field(paragraph, "context", str, where)
+            text = field(paragraph, "context", str, where)
             context = contexts.setdefault(text, Text(text, tokenizer))
-            for k, entry in enumerate(_field(paragraph, "qas", list, where), start=1):
-                name = _field(entry, "id", str, f"{where}, question {k}")
+            for k, entry in enumerate(field(paragraph, "qas", list, where), start=1):
+                name = field(entry, "id", str, f"{where}, question {k}")
                 where_asked = f"{path}, question {name!r}"
                 if name in names:
                     raise UserError(
                         f"{where_asked}: expected an id of its own, for answers go by it; found it twice"
                     )
                 names.add(name)
-                question = _field(entry, "question", str, where_asked)
-                given = _field(entry, "answers", list, where_asked)
+                question = field(entry, "question", str, where_asked)
+                given = field(entry, "answers", list, where_asked)
                 if not given:
                     raise UserError(
                         f"{where_asked}: expected an answer, found none: questions that have none (SQuAD 2.0) "
@@ -151,26 +146,14 @@ def _questions(table: Any, path: Path) -> Iterator[Question]:
 
 
 def _answer(table: Any, context: str, where: str) -> Answer:
-    text = _field(table, "text", str, where)
-    start = _field(table, "answer_start", int, where)
+    text = field(table, "text", str, where)
+    start = field(table, "answer_start", int, where)
     found = context[start : start + len(text)] if start >= 0 else ""
     if found != text:
         raise UserError(f"{where}: expected the answer {text!r} at character {start}, found {found!r}")
     if not text.strip():
         raise UserError(f"{where}: expected an answer with a word, found {text!r}")
     return Answer(text, start)
-
-
-def _field(table: Any, key: str, kind: type[F], where: str) -> F:
-    if not isinstance(table, dict):
-        raise UserError(f"{where}: expected a JSON object with the key {key!r}, found {str(table)[:60]!r}")
-    if key not in table:
-        raise UserError(f"{where}: expected the key {key!r}, found {', '.join(map(repr, table)) or 'none'}")
-    value = table[key]
-    if not isinstance(value, kind) or isinstance(value, bool):
-        names = {list: "a list", str: "text", int: "a whole number"}
-        raise UserError(f"{where}: expected {key!r} to be {names[kind]}, found {str(value)[:60]!r}")
-    return value
 
 
 # Long contexts

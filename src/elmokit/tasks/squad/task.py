@@ -1,7 +1,7 @@
-"""Answers to questions about a text: the span of it that answers, by BiDAF with self attention.
+"""Answers to questions about a text: the span of it that answers.
 
-Files are SQuAD 1.1's JSON (.xz and .gz too); the scores are those of its evaluate-v1.1.py. `questions.py` says how
-texts become tokens, and back.
+The network is BiDAF with self attention. Files are SQuAD 1.1's JSON (.xz and .gz too); the scores are those of its
+evaluate-v1.1.py. `questions.py` says how texts become tokens, and back.
 
 Recipe laptop: meant for 6,000 questions of SQuAD's 87,599 (`--limit 6000`), four epochs. An epoch takes about one
 minute of one core, one and a half with 512 numbers of ELMo per token at the input, two and a half at both places,

@@ -1,4 +1,4 @@
-"""Arguments of a predicate as CoNLL-2005's srl-eval.pl counts them: a continued one is right as a whole."""
+"""Arguments of a predicate, as CoNLL-2005's srl-eval.pl counts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tagger of semantic roles: an interleaved highway LSTM, a softmax, and the best valid BIO path.
+"""The tagger of semantic roles: interleaved highway LSTM, softmax, the best valid BIO path.
 
 After He et al. 2017, *Deep semantic role labeling: what works and what's next*, as Peters et al. 2018 ran it:
 [word ; ELMo ; is it the predicate?] -> LSTM -> [. ; ELMo at the output] -> scores of tags.
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from elmokit.config import check_dropout, check_positive
 from elmokit.tasks.inputs import TokenInputs
 from elmokit.tasks.nn.highway_lstm import HighwayLSTM
 from elmokit.tasks.nn.viterbi import BioViterbi
@@ -26,6 +27,10 @@ class SrlSettings:
     layers: int = 4  # 1, 3 ... read from left to right, 2, 4 ... from right to left
     indicator: int = 16  # width of "this token is the predicate"
     dropout: float = 0.1  # of the states, one mask per sentence
+
+    def __post_init__(self) -> None:
+        check_positive(cells=self.cells, layers=self.layers, indicator=self.indicator)
+        check_dropout(dropout=self.dropout)
 
 
 class SrlNetwork(Network):

@@ -1,6 +1,7 @@
-"""Semantic roles of CoNLL-2012 columns: who did what to whom, a BIO tag per token for one predicate of a sentence.
+"""Semantic roles of CoNLL-2012 columns: who did what to whom.
 
-The network is He et al. 2017's; the score is CoNLL-2005's (`arguments.py` says what counts).
+A BIO tag per token, for one predicate of a sentence. The network is He et al. 2017's; the score is
+CoNLL-2005's (`arguments.py` says what counts).
 
 Recipe laptop: half the paper's layers. An epoch over the 40,352 predicates of PropBank's web text (1.03 M tokens)
 takes about two and a half minutes of one core with 256 numbers of ELMo per token, already cached.
