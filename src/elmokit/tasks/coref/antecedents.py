@@ -19,6 +19,8 @@ CHUNK = 2_000_000  # numbers of a product of pairs that are made at once: what a
 
 
 class AntecedentScorer(nn.Module):
+    """Scores each span with the last K before it."""
+
     OWN, OTHER, PRODUCT, DISTANCE, SPEAKER = range(5)
 
     def __init__(self, width: int, *, most: int, hidden: int, feature: int, p: float) -> None:

@@ -8,7 +8,7 @@ G width of a span's vector.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import torch
@@ -31,6 +31,8 @@ class Candidates(NamedTuple):
 
 
 class SpanScorer(nn.Module):
+    """Scores all spans of a segment, and makes the vectors of those that are chosen."""
+
     START, END, HEAD, WIDTH = range(4)
 
     def __init__(self, inputs: int, states: int, *, max_width: int, hidden: int, feature: int, p: float) -> None:
@@ -104,7 +106,7 @@ class Segment(NamedTuple):
     valid: Tensor  # [N, W]
 
 
-def mention_loss(segments: Sequence[Segment], gold_mentions: Iterable[Mention]) -> Tensor:
+def mention_loss(segments: Sequence[Segment], gold_mentions: Collection[Mention]) -> Tensor:
     """Cross-entropy of "is it a mention?", summed over all spans, per token."""
     total, tokens = torch.zeros(()), 0
     for first, scores, valid in segments:
