@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmokit.tasks.nn.bilstm import turns
+from elmokit.tasks.nn.bilstm import reversed_positions
 from elmokit.tasks.nn.gru import BiGRU
 
 PARTS = ("forward", "backward", "whole")
@@ -39,7 +39,7 @@ class TorchBiGRU(nn.Module):
                 gru.bias_hh_l0.zero_()[2 * cells :] = ours.state_bias[direction]
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        turned = turns(mask).unsqueeze(-1)  # [B, T, 1]
+        turned = reversed_positions(mask).unsqueeze(-1)  # [B, T, 1]
         left, _ = self.forwards(x)
         right, _ = self.backwards(x.gather(1, turned.expand_as(x)))
         return torch.cat([left, right.gather(1, turned.expand_as(right))], dim=-1) * mask.unsqueeze(-1)

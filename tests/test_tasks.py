@@ -44,8 +44,8 @@ def still(model: TaskModel) -> TaskModel:
     for module in model.network.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-        if hasattr(module, "share"):
-            module.share = 0.0
+        if hasattr(module, "p"):
+            module.p = 0.0
     return model
 
 
