@@ -1,4 +1,4 @@
-"""elmo task: train, go on, measure, predict."""
+"""elmo task: train, resume, measure, predict."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from elmokit.cli import app
 from elmokit.tasks import TASKS
 from elmokit.tasks.coref.clusters import read_documents
 from elmokit.tasks.coref.scores import cluster_scores
-from elmokit.tasks.inputs import InputConfig, WordTable, make_mix
+from elmokit.tasks.inputs import InputConfig, WordTable, elmo_layer
 from elmokit.tasks.pos.task import PartsOfSpeech
-from elmokit.tasks.prepare import TaskPlan, settings_of, word_table
+from elmokit.tasks.prepare import settings_of, word_table
 from elmokit.tasks.spans import overall, score_spans, spans_of
 from elmokit.tasks.squad.answers import exact_match
 
@@ -60,7 +60,7 @@ def test_trained_measured_and_used(tmp_path, model_folder):
     assert len(first["prediction"]) == 4
 
 
-def test_other_settings_do_not_go_on_with_a_run(tmp_path):
+def test_other_settings_do_not_resume_a_run(tmp_path):
     common = ["train", "pos", "--train", DATA, "--dev", DATA, "--out", tmp_path / "run", *QUICK]
     elmo_task(*common)
     elmo_task(*common, "--seed", 1, error="other settings")
@@ -112,8 +112,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
 
 
 def test_settings_lie_on_top_of_the_recipe():
-    plan = TaskPlan("pos", DATA, DATA, settings=("cells=5", "train.learning_rate=0.5"), seed=3)
-    sizes, train = settings_of(PartsOfSpeech, plan)
+    sizes, train = settings_of(PartsOfSpeech, "laptop", ("cells=5", "train.learning_rate=0.5"), seed=3)
     assert (sizes.cells, sizes.layers, train.learning_rate, train.seed) == (5, 1, 0.5, 3)
 
 
@@ -128,12 +127,18 @@ def test_words_and_their_vectors(tmp_path):
     assert WordTable(["A", "a"]).rows(["A", "a"]) == [2, 3]
 
 
-def test_the_layers_to_mix():
-    assert make_mix(3, InputConfig(layers="last")).select == [2]
-    assert make_mix(3, InputConfig(layers="1")).select == [1]
-    assert not make_mix(3, InputConfig(layers="mean")).weights.requires_grad
+@pytest.mark.parametrize("train_bilm", [False, True])
+def test_the_layers_to_mix(elmo, train_bilm):
+    def mixes(which_layers):
+        return elmo_layer(elmo, 2, InputConfig(which_layers=which_layers, train_bilm=train_bilm)).mixes
+
+    assert [mix.which_layers for mix in mixes("all")] == [[0, 1, 2]] * 2
+    assert [mix.which_layers for mix in mixes("last")] == [[2]] * 2
+    assert [mix.which_layers for mix in mixes("1")] == [[1]] * 2
+    assert not any(mix.weights.requires_grad for mix in mixes("mean"))
+    assert all(mix.gamma.requires_grad for mix in mixes("mean"))
     with pytest.raises(ValueError, match="layers 0 to 2"):
-        make_mix(3, InputConfig(layers="3"))
+        mixes("3")
 
 
 def test_questions_about_a_text(tmp_path):
