@@ -1,12 +1,10 @@
-"""Random numbers from a seed, and what a probability of dropout may be."""
+"""Random numbers from a seed."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from elmokit.errors import UserError
-from elmokit.model.dropout import check_p
 from elmokit.model.seeding import seeded
 
 
@@ -30,10 +28,3 @@ def test_it_is_set_back_after_an_error():
         torch.rand(1)
         raise KeyError
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_dropout_is_a_probability_below_one():
-    check_p(dropout=0.0, input_dropout=0.99)
-    for p in (-0.1, 1.0, float("nan")):
-        with pytest.raises(UserError, match="input_dropout: expected 0 or more and less than 1, found"):
-            check_p(dropout=0.5, input_dropout=p)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from elmokit.tasks.coref.scores import cluster_scores
 from elmokit.tasks.inputs import InputConfig, WordTable, elmo_layer
 from elmokit.tasks.pos.task import PartsOfSpeech
 from elmokit.tasks.prepare import settings_of, word_table
+from elmokit.tasks.run import TaskRun
 from elmokit.tasks.spans import overall, score_spans, spans_of
 from elmokit.tasks.squad.answers import exact_match
 
@@ -67,6 +70,39 @@ def test_other_settings_do_not_resume_a_run(tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").write_text("")
     elmo_task(*common[:-6], "--out", tmp_path / "other", *QUICK, error="is no run of a task")
+
+
+def test_a_signal_ends_it_after_a_step_and_the_same_command_resumes(tmp_path, elmo_command, monkeypatch):
+    common = ["task", "train", "pos", "--train", DATA, "--dev", DATA, "--out", tmp_path / "run", *QUICK]
+    common += ["--set", "train.examples=4"]
+    real = TaskRun._step
+
+    def step(run, indices):
+        if len(run.epochs) == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return real(run, indices)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TaskRun, "_step", step)
+        code, out, err = elmo_command(*common)
+    assert (code, out) == (0, "")
+    assert "stopped" in err
+    assert (tmp_path / "run" / "best").is_dir()
+    code, out, err = elmo_command(*common)
+    assert code == 0
+    assert "resumes after epoch 1" in err
+    assert "best: epoch" in out
+
+
+def test_a_signal_before_training_ends_it_at_once(tmp_path, elmo_command, monkeypatch):
+    def reading(*arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        pytest.fail("went on")
+
+    monkeypatch.setattr("elmokit.tasks.train.read_data", reading)
+    code, _, _ = elmo_command("task", "train", "pos", "--train", DATA, "--dev", DATA, "--out", tmp_path / "run")
+    assert code == 130
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

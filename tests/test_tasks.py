@@ -209,6 +209,13 @@ def test_a_run_of_before_a_setting_was_there_resumes(tmp_path):
     assert TaskRun(tmp_path / "run", model, examples, examples, config).train()
 
 
+def test_dropout_is_a_probability_below_one():
+    InputConfig(word_dropout=0.0, elmo_dropout=0.99)
+    for p in (-0.1, 1.0, float("nan")):
+        with pytest.raises(ValueError, match="elmo_dropout: expected 0 or more and less than 1, found"):
+            InputConfig(elmo_dropout=p)
+
+
 def test_an_unknown_task_is_answered_with_suggestions():
     with pytest.raises(ValueError, match="did you mean 'sentiment'"):
         task_class("sentment")

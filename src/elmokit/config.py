@@ -88,6 +88,20 @@ def dump(config: Any) -> dict[str, Any]:
     return table
 
 
+def check_positive(**settings: int) -> None:
+    """Refuse numbers below 1, by their name."""
+    for name, number in settings.items():
+        if number < 1:
+            raise UserError(f"{name}: expected 1 or more, found {number}")
+
+
+def check_dropout(**settings: float) -> None:
+    """Refuse what is no probability to drop a number with, by its name."""
+    for name, p in settings.items():
+        if not 0 <= p < 1:
+            raise UserError(f"{name}: expected 0 or more and less than 1, found {p}")
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     try:
         table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from elmokit.checkpoint import Checkpoint
+from elmokit.config import check_dropout
 from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM, BiLMState
-from elmokit.model.dropout import check_p
 from elmokit.model.kernels.bfloat16 import Precision, possible, products_in
 from elmokit.model.kernels.recurrent import Repeated
 from elmokit.model.language_head import SoftmaxRows
@@ -61,7 +61,7 @@ class TrainConfig:
                 raise UserError(f"{name}: expected 1 or more, found {getattr(self, name)}")
         if self.softmax_width < 0:
             raise UserError(f"softmax_width: expected 0 or more, found {self.softmax_width}")
-        check_p(dropout=self.dropout)
+        check_dropout(dropout=self.dropout)
 
 
 class StepResult(NamedTuple):

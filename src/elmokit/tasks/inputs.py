@@ -14,10 +14,9 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from elmokit.config import build
+from elmokit.config import build, check_dropout
 from elmokit.embed.embedder import Elmo
 from elmokit.errors import UserError
-from elmokit.model.dropout import check_p
 from elmokit.model.elmo import LayerMixes
 from elmokit.model.scalar_mix import ScalarMix
 
@@ -60,7 +59,7 @@ class InputConfig:
             raise UserError(
                 f"which_layers: expected all, last, mean or a layer's number, found {self.which_layers!r}"
             )
-        check_p(elmo_dropout=self.elmo_dropout, word_dropout=self.word_dropout)
+        check_dropout(elmo_dropout=self.elmo_dropout, word_dropout=self.word_dropout)
 
     @classmethod
     def read(cls, table: Mapping[str, Any]) -> InputConfig:
