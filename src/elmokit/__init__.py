@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from elmokit.sources.catalogue import describe as describe
     from elmokit.sources.catalogue import list_models as list_models
     from elmokit.sources.conversion import convert as convert
+    from elmokit.tasks.train import train_task as train_task
 
 __version__ = "0.1.0"
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "embed_file",
     "list_models",
     "open_vectors",
+    "train_task",
 ]
 
 # Looked up on first use, so that `elmo --help` does not wait for torch.
@@ -44,6 +46,7 @@ _WHERE = {
     "embed_file": "elmokit.embed.job",
     "list_models": "elmokit.sources.catalogue",
     "open_vectors": "elmokit.embed.vectors",
+    "train_task": "elmokit.tasks.train",
 }
 
 

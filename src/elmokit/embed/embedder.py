@@ -19,6 +19,7 @@ from elmokit.model.elmo import ElmoLayer
 from elmokit.model.kernels.layers import KINDS, Kept
 from elmokit.model.recipe import load_model_recipe
 from elmokit.model.scalar_mix import ScalarMix
+from elmokit.model.seeding import seeded
 from elmokit.model.state import CarryState, StateName, StatePolicy, WarmState, ZeroState
 from elmokit.sources import open_checkpoint
 from elmokit.text.batches import batches_by_length, pad, windows
@@ -94,8 +95,7 @@ class Elmo:
     def from_recipe(cls, recipe: str | Path, *, seed: int = 0, **options: Any) -> Elmo:
         """A freshly initialized model: the shapes of the recipe, random weights."""
         settings = load_model_recipe(recipe)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             bilm = BiLM(settings.model)
         return cls(Checkpoint(bilm, settings.mapper, settings.tokenizer), **options)
 

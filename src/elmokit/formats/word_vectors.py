@@ -24,6 +24,7 @@ from elmokit.checkpoint import Checkpoint
 from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.recipe import ModelRecipe
+from elmokit.model.seeding import seeded
 from elmokit.model.shapes import shapes_only
 from elmokit.model.word_encoder import WordEncoderConfig
 from elmokit.text.vocabulary import BEGIN, END, SPECIALS, UNKNOWN, WordMapper
@@ -87,10 +88,8 @@ def bilm_from_vectors(
         table = np.delete(table, twice, axis=0)
 
     lstm = recipe.model.lstm
-    # The LSTMs are made beside the least table there is: the same ones however many words there are. Only
-    # the generator of the CPU is seeded, and set back, so nothing else needs to be.
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    # The LSTMs are made beside the least table there is: the same ones however many words there are.
+    with seeded(seed):
         state = BiLM(BiLMConfig(WordEncoderConfig(embedding=width), lstm)).state_dict()
     state["encoder.word_embedding.weight"] = torch.from_numpy(table)
     with shapes_only():

@@ -27,7 +27,7 @@ from elmokit.config import parse_json
 from elmokit.errors import UserError
 from elmokit.study.data import StudyData, TaskData, missing
 from elmokit.tasks import task_class
-from elmokit.tasks.prepare import TaskPlan, settings_of
+from elmokit.tasks.prepare import settings_of
 from elmokit.tasks.task import TrainConfig
 
 STUDY, DATA, RESULTS = "study.json", "data.json", "results.json"
@@ -215,10 +215,9 @@ class Sweep:
         """As `elmo task train` would find the recipe and the settings."""
         data = self.data.task(task)
         settings = (*data.settings, *self.settings)
-        plan = TaskPlan(task, Path(data.train), Path(data.dev), recipe=self.recipe, settings=settings)
         try:
-            return settings_of(task_class(task), plan)[1]
-        except ValueError as error:
+            return settings_of(task_class(task), self.recipe, settings)[1]
+        except UserError as error:
             raise UserError(f"{task}: {error}") from None
 
 
