@@ -14,6 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "elmokit"
 # Each may import from those before it, and from its own.
 ORDER = [
     "errors",
+    "progress",
     "data",
     "config",
     "atomic",

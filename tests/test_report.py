@@ -274,7 +274,7 @@ def test_a_bad_query_does_not_take_the_others_with_it(tmp_path, data, model_fold
 def test_where_it_is_written_is_seen_to_first(tmp_path, data, model_folder, monkeypatch):
     report(model_folder, "--data", data, "-o", tmp_path / "new" / "folder" / "r.html")
     assert (tmp_path / "new" / "folder" / "r.html").is_file()
-    monkeypatch.setattr("elmokit.study.report.make_report", lambda *_: pytest.fail("made before it was seen to"))
+    monkeypatch.setattr("elmokit.study.report.make_sections", lambda *_: pytest.fail("made before it was seen to"))
     (tmp_path / "file").write_text("")
     for options, message in (
         (("-o", tmp_path), "expected the name of a file to write, found a folder"),

@@ -10,7 +10,8 @@ import pytest
 
 from elmokit.study.data import open_data
 from elmokit.study.experiments import read_shares
-from elmokit.study.sweep import ELMO, PLACEMENT, WEIGHTING, Sweep, sample_variants
+from elmokit.study.sweep import Sweep
+from elmokit.study.variants import ELMO, PLACEMENT, WEIGHTING, sample_variants
 from helpers.studies import TASKS, make_sweep, pretend, write_data, write_result
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from elmokit.cli import app
 from elmokit.study.data import open_data
-from elmokit.study.experiments import check_page, put_into_page
+from elmokit.study.markdown import check_page, put_into_page
 from elmokit.study.sweep import Sweep
 from elmokit.study.tables import tasks_exhibit
 from helpers.studies import TASKS, make_sweep, pretend, write_data, write_result
@@ -116,7 +116,7 @@ def test_a_stopped_study_does_not_end_well(tmp_path, study, monkeypatch):
     )
     result = study("tasks", "--jobs", 1)
     assert result.exit_code == 130
-    assert "the same command goes on" in result.stderr
+    assert "the same command resumes" in result.stderr
 
 
 def test_data_without_the_papers_tasks_give_all_that_they_have(study):

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from elmokit.model.bilm import BiLM as BiLM
     from elmokit.model.elmo import ElmoLayer as ElmoLayer
     from elmokit.model.scalar_mix import ScalarMix as ScalarMix
+    from elmokit.study.report import report as report
 
 __version__ = "0.1.0"
-__all__ = ["BiLM", "Elmo", "ElmoLayer", "ScalarMix", "__version__", "open_vectors"]
+__all__ = ["BiLM", "Elmo", "ElmoLayer", "ScalarMix", "__version__", "open_vectors", "report"]
 
 # Looked up on first use, so that `elmo --help` does not wait for torch.
 _WHERE = {
@@ -22,6 +23,7 @@ _WHERE = {
     "ElmoLayer": "elmokit.model.elmo",
     "ScalarMix": "elmokit.model.scalar_mix",
     "open_vectors": "elmokit.embed.vectors",
+    "report": "elmokit.study.report",
 }
 
 

@@ -50,13 +50,12 @@ def test_cosines_by_layer():
 def test_the_nearest_contexts_are_those_of_all_that_are_nearest():
     sentences = [elmo_tokens.split() for elmo_tokens in ("a b c", "the bank .", "c b a", "the bank of it", ". 12")]
     query = read_marked(ELMO, "by the [bank] of it")
-    wanted = word_vectors(ELMO, [query])[0, 2]
+    own = word_vectors(ELMO, [query])[0, 2]
     by_hand = []
     for tokens in sentences[:4]:
         vectors = ELMO.embed([tokens], layers=2)[0]
         near = [
-            v @ wanted / np.linalg.norm(v) / np.linalg.norm(wanted) if t != "." else -2
-            for t, v in zip(tokens, vectors)
+            v @ own / np.linalg.norm(v) / np.linalg.norm(own) if t != "." else -2 for t, v in zip(tokens, vectors)
         ]
         by_hand.append((max(near), tokens, int(np.argmax(near))))
     by_hand.sort(key=lambda each: -each[0])
