@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 from elmokit.analysis.contexts import index as index_module
 from elmokit.analysis.contexts import index_files
 from elmokit.analysis.contexts.corpus import Context, read_contexts, unit
-from elmokit.analysis.contexts.index import ContextIndex
+from elmokit.analysis.contexts.index import ContextIndex, search_index
 from elmokit.analysis.contexts.index_files import IndexFacts, read_facts, write_index
 from elmokit.analysis.contexts.marked import read_marked, word_vectors
+from elmokit.checkpoint import config_digest
 from elmokit.cli.index import index as index_app
 from elmokit.text.tokens import TokenizerConfig
 from helpers.models import make_elmo, small_config
@@ -188,6 +189,34 @@ def test_another_model_or_tokenizer_is_refused(tmp_path, elmo, corpus):
         ContextIndex.open(tmp_path / "index", make_elmo(small_config(cells=20)))
     with pytest.raises(ValueError, match="tokenizer 'whitespace'"):
         ContextIndex.open(tmp_path / "index", make_elmo(tokenizer="words"))
+
+
+def test_one_call_opens_the_model_as_the_index_was_made(tmp_path, model_folder, corpus):
+    made = ContextIndex.build(model_folder, [corpus], tmp_path / "index", which_layers=[1, 2], tokenizer="words")
+    elmo = make_elmo(tokenizer="words")
+    query = read_marked(elmo, "They made a [play], didn't they?")  # the model's own tokenizer reads it otherwise
+    found = search_index(model_folder, tmp_path / "index", "They made a [play], didn't they?", most=3)
+    assert (found.query, found.layer) == (query, 2)
+    assert found.contexts == made.search(elmo, query, 2, 3)
+    assert search_index(elmo, made, "They made a [play], didn't they?", layer=1, most=3, exact=True).layer == 1
+    with pytest.raises(ValueError, match="tokenizer 'words'"):
+        search_index(make_elmo(), made, "a [play]")
+    with pytest.raises(ValueError, match="an open model has its own"):
+        ContextIndex.build(make_elmo(), [corpus], tmp_path / "other", tokenizer="words")
+
+
+def test_an_index_that_version_0_1_0_wrote_is_opened(tmp_path, elmo, corpus):
+    made = ContextIndex.build(elmo, [corpus], tmp_path / "index", which_layers=[1, 2])
+    path = tmp_path / "index" / "index.json"
+    table = json.loads(path.read_text(encoding="utf-8"))
+    facts = table["facts"]
+    assert facts["layers"] == [1, 2]
+    assert "which_layers" not in facts
+    tokenizer = facts.pop("tokenizer")
+    old = {"tokeniser": {"name": tokenizer["name"], "normalise": tokenizer["normalize"]}, **facts}
+    table = {**table, "facts": old}
+    path.write_text(json.dumps({**table, "sha256": config_digest(table)}), encoding="utf-8")
+    assert ContextIndex.open(tmp_path / "index", elmo).facts == made.facts
 
 
 def test_what_cannot_be_is_refused(tmp_path, elmo, corpus):

@@ -13,6 +13,7 @@ from elmokit.analysis.contexts.marked import MarkedSentence, nearest, read_marke
 from elmokit.analysis.contexts.neighbours import (
     corpus_neighbours,
     index_neighbours,
+    neighbours,
     static_neighbours,
 )
 from elmokit.cli.index import highlighted
@@ -82,6 +83,27 @@ def test_an_index_answers_as_the_corpus_does(tmp_path, elmo, corpus):
     for ours, theirs in zip(stored.contexts, direct.contexts):
         assert [near.sentence for near in ours] == [near.sentence for near in theirs]
         np.testing.assert_allclose([near.cosine for near in ours], [near.cosine for near in theirs], atol=1e-5)
+
+
+def test_one_call_looks_where_it_is_told(tmp_path, elmo, model_folder, corpus, vectors):
+    sentence, told = "We saw a [play] there", []
+    query = read_marked(elmo, sentence)
+    direct = corpus_neighbours(elmo, query, [corpus], vectors=vectors, limit=20)
+    options = {"vectors": vectors, "limit": 20, "on_progress": told.append}
+    assert neighbours(model_folder, sentence, corpus=[corpus], **options) == direct
+    assert told[-1] == ("embedding", 20, 20)
+    for where in ({}, {"corpus": [corpus], "index": tmp_path}):
+        with pytest.raises(ValueError, match="either a corpus"):
+            neighbours(elmo, sentence, **where)
+    with pytest.raises(ValueError, match="an index has its own"):
+        neighbours(elmo, sentence, index=tmp_path, split=True)
+    pytest.importorskip("lancedb")
+    from elmokit.analysis.contexts.index import ContextIndex
+
+    index = ContextIndex.build(elmo, [corpus], tmp_path / "index")
+    expected = index_neighbours(elmo, query, index, most=2, which_layers=[1])
+    assert neighbours(elmo, sentence, index=index, most=2, which_layers=[1]) == expected
+    assert neighbours(model_folder, sentence, index=tmp_path / "index", most=2, which_layers=[1]) == expected
 
 
 def test_static_neighbours(elmo, vectors):

@@ -16,7 +16,7 @@ from elmokit.analysis.contexts.occurrences import (
     occurrences_in_tagged,
     occurrences_in_text,
 )
-from elmokit.analysis.contexts.polysemy import principal_plane, separation, view_word
+from elmokit.analysis.contexts.polysemy import polysemy, principal_plane, separation, view_word
 from elmokit.analysis.probes.sense_corpus import read_senses
 from elmokit.cli.polysemy import polysemy as polysemy_command
 from elmokit.text.tokens import make_tokenizer
@@ -159,6 +159,21 @@ def test_a_model_that_sees_the_word_before(tagged):
     listing = result.listing()
     assert listing.rows[2][:3] == (3, f"{MONEY} (noun)", "money [bank] .")
     assert len(listing.columns) == 3 + 2 * 2
+
+
+def test_one_call_finds_the_occurrences(tagged, tmp_path):
+    model, read = Neighbours(), read_senses(tagged)
+    expected = view_word(
+        model, "bank", occurrences_in_tagged(read, "bank", limit=3, seed=1), source="c.data.xml.xz, seed 1"
+    )
+    for source in (tagged, read):  # a file, or what was read from it
+        assert polysemy(model, "bank", tagged=source, limit=3, seed=1) == expected
+    pairs, text = write(tmp_path / "p.json", json.dumps(PAIRS)), write(tmp_path / "a.txt", "큰 배가\n흰 배는\n")
+    told = []
+    found = polysemy(model, "배가", corpus=text, senses=pairs, forms=["배는"], on_progress=told.append)
+    assert [o.sense for o in found.occurrences] == ["탈것", "탈것", "과일", "과일", None, None]
+    assert found.source == "a.txt and p.json"
+    assert told[-1] == ("embedding", 6, 6)
 
 
 def test_many_senses_and_none():

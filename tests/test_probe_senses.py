@@ -84,6 +84,24 @@ def test_context_tells_senses_apart_and_the_rest_falls_back(train, test_set, tmp
     assert one.train_sentences == one.train_instances == 1
 
 
+def test_one_call_for_several_test_sets(train, test_set, tmp_path):
+    other = corpus(tmp_path, "other", [bank("river", RIVER)])
+    told = []
+    result = probe_senses(Neighbours(), train, [test_set, other], on_progress=told.append)
+    assert [test.test for test in result.tests] == ["test", "other"]
+    assert result.tests[:1] == probe_senses(Neighbours(), train, [test_set]).tests
+    assert result == probe_senses(Neighbours(), read_senses(train), [read_senses(test_set), other])
+    assert [now.stage for now in told if now.done == now.total] == [
+        "embedding train", "embedding test", "embedding other"
+    ]  # fmt: skip
+    facts = result.to_dict()["tests"][1]
+    assert (facts["test"], facts["by_layer"][1]) == ("other", {"precision": 1.0, "recall": 1.0, "f1": 1.0})
+    assert json.loads(json.dumps(facts)) == facts
+    for none in ([], test_set, read_senses(test_set)):
+        with pytest.raises(ValueError, match="expected a list of one test set or more"):
+            probe_senses(Neighbours(), train, none)
+
+
 def test_nearest_sense_by_a_plain_computation(tmp_path, elmo):
     rng = np.random.default_rng(0)
     words, senses = "river money steep big old new".split(), [f"bank%1:0{i}:00::" for i in range(4)]
