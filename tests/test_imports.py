@@ -15,6 +15,7 @@ SOURCE = TESTS.parent / "src" / "elmokit"
 # Each may import from those before it, and from its own.
 ORDER = [
     "errors",
+    "progress",
     "data",
     "config",
     "atomic",

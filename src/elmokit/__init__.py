@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from elmokit.sources.catalogue import describe as describe
     from elmokit.sources.catalogue import list_models as list_models
     from elmokit.sources.conversion import convert as convert
+    from elmokit.study.report import report as report
     from elmokit.tasks.train import train_task as train_task
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ __all__ = [
     "embed_file",
     "list_models",
     "open_vectors",
+    "report",
     "train_task",
 ]
 
@@ -46,6 +48,7 @@ _WHERE = {
     "embed_file": "elmokit.embed.job",
     "list_models": "elmokit.sources.catalogue",
     "open_vectors": "elmokit.embed.vectors",
+    "report": "elmokit.study.report",
     "train_task": "elmokit.tasks.train",
 }
 
