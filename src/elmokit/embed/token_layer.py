@@ -17,7 +17,7 @@ from torch import Tensor
 
 from elmokit.model.bilm import BiLM
 from elmokit.model.char_encoder import CharEncoder
-from elmokit.model.kernels.cache import Seen, look, weights_of
+from elmokit.model.kernels.cache import Seen, certain, look, weights_of
 from elmokit.model.kernels.dispatch import path_for
 from elmokit.text.characters import TokenMapper
 
@@ -96,7 +96,8 @@ class TokenLayer:
             else:
                 row[:] = self.mapper.begin if key == BEGIN else self.mapper.end
         assert self._vectors is not None
-        return self.bilm.encoder.encode(torch.from_numpy(ids).to(self._vectors.device))
+        with certain():
+            return self.bilm.encoder.encode(torch.from_numpy(ids).to(self._vectors.device))
 
 
 def characters(keys: Sequence[Key]) -> int:

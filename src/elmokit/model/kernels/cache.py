@@ -145,6 +145,16 @@ def optimistic(compute: Callable[[], T]) -> T:
 
 
 @contextmanager
+def certain() -> Iterator[None]:
+    """Within an optimistic computation, what is kept beyond it: nothing is assumed here."""
+    token = _assumed.set(None)
+    try:
+        yield
+    finally:
+        _assumed.reset(token)
+
+
+@contextmanager
 def on_the_side() -> Iterator[Hashing]:
     """What a call of the library is to hash meanwhile: all that is assumed so far."""
     assumed = _assumed.get()
