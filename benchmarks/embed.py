@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/embed.py [--recipe small] [--text FILE] [--parts lstm text batch memory]
 
-lstm    The LSTMs alone, both directions and all layers, weights kept in three ways; beside them the loop over time
+lstm    The LSTMs alone, both directions and all layers, weights in three formats; beside them the loop over time
         that defines them (all inputs by one product), the same with AllenNLP's two products a step,
         torch.nn.LSTM(proj_size=...), which does not clip, and the largest rate of torch.mm.
 text    Sentences to NumPy, all layers: many at once, and one at a time. "cold": no word has been seen before.
@@ -26,8 +26,8 @@ import sys
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
@@ -48,8 +48,9 @@ from elmokit.checkpoint import Checkpoint
 from elmokit.embed.embedder import BATCH_TOKENS
 from elmokit.embed.token_layer import TokenLayer
 from elmokit.model.bilm import BiLM, BiLMState, reverse
-from elmokit.model.kernels import library, steps
-from elmokit.model.kernels.layers import KINDS, Kept
+from elmokit.model.kernels import use, variant
+from elmokit.model.kernels.layers import WEIGHT_FORMATS, WeightFormat
+from elmokit.model.kernels.library import VARIABLE
 from elmokit.model.kernels.recurrent import stack
 from elmokit.model.lstm import LSTMState, ProjectedLSTM
 from elmokit.text.corpus import LineReader
@@ -98,16 +99,6 @@ def best_seconds(works: dict[K, Callable[[], float]], rounds: int, least: float 
             while time.perf_counter() < end:
                 best[name] = min(best[name], work())
     return best
-
-
-@contextmanager
-def without_library() -> Iterator[None]:
-    before, library.library = library.library, lambda: None
-    fits, steps.fits = steps.fits, lambda *tensors: False
-    try:
-        yield
-    finally:
-        library.library, steps.fits = before, fits
 
 
 def real_lengths(count: int, seed: int = 0) -> NDArray[np.int64]:
@@ -159,15 +150,15 @@ class Batch(NamedTuple):
         return cls(x * mask.unsqueeze(-1), mask, bilm.zero_state(len(lengths)))
 
 
-def by_library(bilm: BiLM, batch: Batch, kept: Kept) -> Tensor:  # [L, B, T, D], as the others
+def by_library(bilm: BiLM, batch: Batch, weights: WeightFormat) -> Tensor:  # [L, B, T, D], as the others
     lstms: Any = [list(bilm.forward_lstms), list(bilm.backward_lstms)]
-    return stack(lstms, batch.x, batch.mask.sum(dim=1), *batch.state, kept=kept).layers[1:]
+    return stack(lstms, batch.x, batch.mask.sum(dim=1), *batch.state, weights=weights).layers[1:]
 
 
 def by_modules(bilm: BiLM, batch: Batch) -> Tensor:
     """Whatever LSTM modules the biLM has, one after the other."""
     lengths = batch.mask.sum(dim=1)
-    with without_library():
+    with use("definition"):
         (left, right), _ = bilm.run((batch.x, reverse(batch.x, lengths)), batch.mask, batch.state)
     return torch.stack([torch.cat([a, reverse(b, lengths)], dim=-1) for a, b in zip(left, right)])
 
@@ -227,7 +218,9 @@ def lstm(checkpoint: Checkpoint, sentences: Sentences, arguments: argparse.Names
     works: dict[tuple[str, str], Callable[[], Tensor]] = {}
     batches = {case: Batch.make(bilm, lengths) for case, lengths in cases.items()}
     for case, batch in batches.items():
-        works |= {(case, f"{OURS}, {kept}"): partial(by_library, bilm, batch, kept) for kept in KINDS}
+        works |= {
+            (case, f"{OURS}, {weights}"): partial(by_library, bilm, batch, weights) for weights in WEIGHT_FORMATS
+        }
         works[case, LOOP] = partial(by_modules, bilm, batch)
         works[case, STEPS] = partial(by_modules, by_step, batch)
         works[case, TORCH] = partial(by_modules, with_torch, batch)
@@ -258,28 +251,28 @@ def lstm(checkpoint: Checkpoint, sentences: Sentences, arguments: argparse.Names
 
 class Contender(NamedTuple):
     name: str
-    kept: Kept = "float32"
+    weights: WeightFormat = "float32"
     native: bool = True
     warm: TokenLayer | None = None  # words that are known already
 
     def reader(self, checkpoint: Checkpoint, **options: Any) -> Elmo:
-        elmo = Elmo(checkpoint, weights=self.kept, **options)
+        elmo = Elmo(checkpoint, weights=self.weights, **options)
         if self.warm is not None:
             elmo.token_layer = self.warm
         return elmo
 
-    def way(self) -> AbstractContextManager[None]:
-        return nullcontext() if self.native else without_library()
+    def kernels(self) -> AbstractContextManager[object]:
+        return nullcontext() if self.native else use("definition")
 
     def seconds(self, checkpoint: Checkpoint, sentences: Sentences, keep: bool = False, **options: Any) -> float:
         """Of reading the sentences with a new reader."""
         elmo = self.reader(checkpoint, **options)
-        with self.way():
+        with self.kernels():
             return seconds(lambda: elmo.embed(sentences) if keep else deque(elmo.stream(sentences), maxlen=0))
 
     def latencies(self, checkpoint: Checkpoint, sentences: Sentences) -> list[float]:
         elmo = self.reader(checkpoint)
-        with self.way():
+        with self.kernels():
             return [seconds(partial(elmo.embed, [sentence])) for sentence in sentences]
 
 
@@ -290,10 +283,10 @@ def text(checkpoint: Checkpoint, sentences: Sentences, arguments: argparse.Names
     sentences = sentences[: arguments.sentences]
     known = READER.reader(checkpoint)
     ours = known.embed(sentences)
-    with without_library():
+    with use("definition"):
         expected = DEFINITION.reader(checkpoint).embed(sentences)
     difference = max(float(np.abs(a - b).max()) for a, b in zip(ours, expected))
-    warm = [Contender(f"{OURS}, warm, {kept}", kept, warm=known.token_layer) for kept in KINDS]
+    warm = [Contender(f"{OURS}, warm, {name}", name, warm=known.token_layer) for name in WEIGHT_FORMATS]
     contenders = [READER, *warm, DEFINITION]
     for each in contenders:
         each.seconds(checkpoint, sentences[:1])  # all is packed
@@ -423,7 +416,7 @@ def megabytes(field):
 given = json.load(sys.stdin)
 torch.set_num_threads(given["threads"])
 imported = megabytes("VmRSS")
-elmo = Elmo.from_recipe(given["recipe"], weights=given["kept"])
+elmo = Elmo.from_recipe(given["recipe"], weights=given["weights"])
 model = megabytes("VmRSS")
 deque(elmo.stream(given["sentences"]), maxlen=0)
 print(json.dumps(dict(imported=imported, model=model, after=megabytes("VmRSS"), peak=megabytes("VmHWM"))))
@@ -432,11 +425,14 @@ print(json.dumps(dict(imported=imported, model=model, after=megabytes("VmRSS"), 
 
 def memory(checkpoint: Checkpoint, sentences: Sentences, arguments: argparse.Namespace) -> list[Row]:
     sentences, rows = sentences[: arguments.sentences], []
-    for each in (Contender(LOOP, native=False), *(Contender(f"{OURS}, {kept}", kept) for kept in KINDS)):
-        given = {"recipe": arguments.recipe, "kept": each.kept, "sentences": sentences}
+    for each in (
+        Contender(LOOP, native=False),
+        *(Contender(f"{OURS}, {weights}", weights) for weights in WEIGHT_FORMATS),
+    ):
+        given = {"recipe": arguments.recipe, "weights": each.weights, "sentences": sentences}
         given["threads"] = torch.get_num_threads()
-        way = {} if each.native else {library.VARIABLE: "torch"}
-        options: Any = {"env": os.environ | way, "stdout": subprocess.PIPE, "text": True, "check": True}
+        chosen = {} if each.native else {VARIABLE: "torch"}
+        options: Any = {"env": os.environ | chosen, "stdout": subprocess.PIPE, "text": True, "check": True}
         done = subprocess.run([sys.executable, "-c", EMBEDDING], input=json.dumps(given), **options)
         rows.append({"memory": each.name, **json.loads(done.stdout)})
     show(
@@ -461,7 +457,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("build/embed"), metavar="FOLDER")
     arguments = parser.parse_args(argv)
     warnings.filterwarnings("ignore", message="LSTM with projections is not supported with oneDNN")
-    if library.variant() == "torch":
+    if variant() == "torch":
         raise SystemExit("the native library is not there: there is nothing to compare")
     torch.set_num_threads(arguments.threads or torch.get_num_threads())
     elmo = Elmo.from_recipe(arguments.recipe)
@@ -471,7 +467,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise SystemExit(f"{arguments.text}: expected sentences, found none")
     about = {name: getattr(arguments, name) for name in ("recipe", "rounds", "sentences")}
     about |= {"text": str(arguments.text or "made up"), "batch_tokens": BATCH_TOKENS}
-    about |= {"threads": torch.get_num_threads(), "kernels": library.variant(), "torch": torch.__version__}
+    about |= {"threads": torch.get_num_threads(), "kernels": variant(), "torch": torch.__version__}
     print("; ".join(f"{key} {value}" for key, value in about.items()))
     arguments.out.mkdir(parents=True, exist_ok=True)
     result: Row = {"about": about}

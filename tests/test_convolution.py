@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from elmokit.model import char_encoder
 from elmokit.model.char_encoder import CharEncoder, CharEncoderConfig
-from elmokit.model.kernels import convolution
-from elmokit.model.kernels.library import PANEL, library, variant
+from elmokit.model.kernels import convolution, use, variant
+from elmokit.model.kernels.library import available_variants
+from elmokit.model.kernels.structs import PANEL
 from helpers.models import small_config
 
 pytestmark = pytest.mark.skipif(variant() == "torch", reason="the native library is not here")
@@ -60,12 +61,7 @@ def make_words(config: CharEncoderConfig, room: int, words: int = 11, seed: int 
 
 
 def by_definition(encoder: CharEncoder, ids: torch.Tensor) -> torch.Tensor:
-    with (
-        mock.patch("elmokit.model.kernels.library.library", return_value=None),
-        mock.patch.object(
-            convolution, "convolve", side_effect=AssertionError("the definition runs without tables")
-        ),
-    ):
+    with use("definition"):
         return encoder.encode(ids)
 
 
@@ -121,11 +117,11 @@ def test_gradients_agree_with_numerical_ones():
             direction[0] = 0
         values = []
         with torch.no_grad():
-            kept = parameter.clone()
+            before = parameter.clone()
             for step in (1e-3, -1e-3):
-                parameter.copy_(kept + step * direction)
+                parameter.copy_(before + step * direction)
                 values.append(float((weights * by_tables(encoder, ids)).double().sum()))
-            parameter.copy_(kept)
+            parameter.copy_(before)
         assert (values[0] - values[1]) / 2e-3 == pytest.approx(
             float((found[name] * direction).sum()), rel=2e-2, abs=2e-2
         )
@@ -350,19 +346,13 @@ def test_ids_that_no_table_knows_are_refused(wrong, mode):
         encoder(ids.unsqueeze(0))
 
 
-def test_without_the_library_the_definition_runs(monkeypatch):
+def test_without_the_library_torch_runs():
     encoder = make_encoder(small_config().encoder)
     ids = make_words(encoder.config, 5).unsqueeze(0)
     expected = encoder(ids)
-    monkeypatch.setenv("ELMOKIT_KERNELS", "torch")
-    library.cache_clear()
-    try:
+    with use("torch"):
         assert variant() == "torch"
-        with mock.patch.object(convolution, "convolve", side_effect=AssertionError):
-            torch.testing.assert_close(encoder(ids), expected, atol=1e-5, rtol=0)
-    finally:
-        monkeypatch.undo()
-        library.cache_clear()
+        torch.testing.assert_close(encoder(ids), expected, atol=1e-5, rtol=0)
     assert variant() != "torch"
 
 
@@ -379,18 +369,15 @@ def test_other_precisions_take_the_definition(kind):
                 torch.testing.assert_close(encoder.encode(ids).float(), expected, atol=0.1, rtol=0.1)
 
 
-@pytest.mark.parametrize("name", ["portable", "avx2", "avx512"])
+@pytest.mark.parametrize("name", available_variants())
 def test_every_variant_that_this_processor_runs(name):
-    loaded, now = library(), variant()
-    if not loaded.elmo_choose(name.encode()):
-        pytest.skip(f"this processor has no {name}")
-    try:
-        config = CharEncoderConfig(characters=50, filters=((1, 3), (4, 64), (7, 70), (9, 33)), highway=1)
-        encoder, ids = make_encoder(config), make_words(config, 9, words=70)
-        ours, theirs = by_tables(encoder, ids), by_definition(encoder, ids)
-        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
-        found, expected = gradients(encoder, ours), gradients(encoder, theirs)
-        for key in found:
-            torch.testing.assert_close(found[key], expected[key], atol=1e-3, rtol=1e-4)
-    finally:
-        assert loaded.elmo_choose(now.encode())
+    config = CharEncoderConfig(characters=50, filters=((1, 3), (4, 64), (7, 70), (9, 33)), highway=1)
+    encoder, ids = make_encoder(config), make_words(config, 9, words=70)
+    with use(name):
+        ours = by_tables(encoder, ids)
+        found = gradients(encoder, ours)
+    theirs = by_definition(encoder, ids)
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+    expected = gradients(encoder, theirs)
+    for key in found:
+        torch.testing.assert_close(found[key], expected[key], atol=1e-3, rtol=1e-4)

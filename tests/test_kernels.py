@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import copy
-import ctypes
 import dataclasses
-import os
 import pickle
-import subprocess
-import sys
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -18,28 +13,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmokit.model import bilm as bilm_module
 from elmokit.model.bilm import BiLM, BiLMConfig, BiLMState
 from elmokit.model.char_encoder import CharEncoderConfig
-from elmokit.model.kernels import library as library_module
-from elmokit.model.kernels.layers import by_gate, interleaved, packed
-from elmokit.model.kernels.library import VARIABLE, library, variant
+from elmokit.model.kernels import use
+from elmokit.model.kernels.layers import by_gate, interleaved
+from elmokit.model.kernels.library import available_variants
+from elmokit.model.kernels.linear import tanh_
 from elmokit.model.kernels.recurrent import layer, longest_first, stack, step_order
 from elmokit.model.lstm import LSTMConfig, LSTMState, ProjectedLSTM
 
-pytestmark = pytest.mark.skipif(library() is None, reason="elmokit was installed without a compiler")
-
-
-def variants():
-    loaded = library()
-    names = ["portable", "avx2", "avx512"]
-    return [name for name in names if loaded is not None and loaded.elmo_choose(name.encode())]
-
-
-@pytest.fixture(autouse=True)
-def best_variant_again():
-    yield
-    library().elmo_choose(b"")
+VARIANTS = available_variants()
+pytestmark = pytest.mark.skipif(not VARIANTS, reason="elmokit was installed without a compiler")
 
 
 def make(cells, width, layers=2, *, seed=0, **options):
@@ -54,9 +38,7 @@ def make(cells, width, layers=2, *, seed=0, **options):
 
 def by_definition(model, x, mask, state=None):
     """The same, by the loop over time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bilm_module, "usable", lambda *tensors: False)
-        patch.setattr(bilm_module.steps, "fits", lambda *tensors: False)
+    with use("definition"):
         return model.contextualize(x, mask, state)
 
 
@@ -81,15 +63,15 @@ def random_state(model, rows, seed=2):
     clips=st.tuples(st.sampled_from([None, 0.3, 3.0]), st.sampled_from([None, 0.2, 3.0])),
     skip=st.booleans(),
     started=st.booleans(),
-    name=st.sampled_from(variants() or ["none"]),
+    name=st.sampled_from(VARIANTS or ["none"]),
 )
 def test_layers_and_states_are_those_of_the_definition(cells, width, layers, lengths, clips, skip, started, name):
-    library().elmo_choose(name.encode())
     model = make(cells, width, layers, cell_clip=clips[0], projection_clip=clips[1], skip=skip)
     x, mask = batch(len(lengths), max(1, *lengths), width, lengths)
     state = random_state(model, len(lengths)) if started else None
     expected = by_definition(model, x, mask, state)
-    found = model.contextualize(x, mask, state)
+    with use(name):
+        found = model.contextualize(x, mask, state)
     torch.testing.assert_close(found.layers, expected.layers, atol=1e-5, rtol=0)
     torch.testing.assert_close(found.state.hidden, expected.state.hidden, atol=1e-5, rtol=0)
     torch.testing.assert_close(found.state.cell, expected.state.cell, atol=1e-5, rtol=0)
@@ -154,10 +136,9 @@ def test_several_python_threads_at_once():
     lengths=st.lists(st.integers(0, 7), min_size=1, max_size=7).filter(any),
     clips=st.tuples(st.sampled_from([None, 0.3, 3.0]), st.sampled_from([None, 0.2, 3.0])),
     begun=st.booleans(),
-    name=st.sampled_from(variants() or ["none"]),
+    name=st.sampled_from(VARIANTS or ["none"]),
 )
 def test_gradients_are_those_of_autograd_through_the_definition(cells, width, lengths, clips, begun, name):
-    library().elmo_choose(name.encode())
     config = LSTMConfig(layers=1, cells=cells, width=width, cell_clip=clips[0], projection_clip=clips[1])
     torch.manual_seed(3)
     lstms = [ProjectedLSTM(width, config) for _ in range(2)]
@@ -170,25 +151,26 @@ def test_gradients_are_those_of_autograd_through_the_definition(cells, width, le
     ]
     begins = (torch.rand(rows, steps) < 0.3) & mask if begun else None
     weights = [parameter for lstm in lstms for parameter in lstm.parameters()]
-    wanted = [*xs, *(part for state in states for part in state), *weights]
+    inputs = [*xs, *(part for state in states for part in state), *weights]
 
     def gradients(results):
         flat = [part for h, after in results for part in (h, *after)]
         generator = torch.Generator().manual_seed(4)
         loss = sum((part * torch.randn(part.shape, generator=generator)).sum() for part in flat)
-        return flat, torch.autograd.grad(loss, wanted)
+        return flat, torch.autograd.grad(loss, inputs)
 
     expected, expected_gradients = gradients(
         [lstm(x, mask, state, begins) for lstm, x, state in zip(lstms, xs, states)]
     )
-    found, found_gradients = gradients(layer(lstms, xs, mask.sum(dim=1), states, begins))
+    with use(name):
+        found, found_gradients = gradients(layer(lstms, xs, mask.sum(dim=1), states, begins))
     for one, other in zip(found, expected):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
     for one, other in zip(found_gradients, expected_gradients):
         assert (one - other).abs().max() <= 1e-4 * max(1e-2, other.abs().max())
 
 
-def test_the_way_back_is_gone_once():
+def test_a_backward_pass_is_run_once():
     lstms = [ProjectedLSTM(4, LSTMConfig(layers=1, cells=8, width=4)) for _ in range(2)]
     states = [LSTMState(torch.zeros(1, 4), torch.zeros(1, 8))] * 2
     (h, _), _ = layer(lstms, [torch.randn(1, 3, 4)] * 2, torch.tensor([3]), states)
@@ -197,40 +179,20 @@ def test_the_way_back_is_gone_once():
         h.sum().backward()
 
 
-@pytest.mark.parametrize(("kept", "error"), [("float16", 0.01), ("int8", 0.3)])
-def test_smaller_weights_are_close_and_a_row_is_still_alone(kept, error):
-    for name in variants():
-        library().elmo_choose(name.encode())
+@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize(("weights", "error"), [("float16", 0.01), ("int8", 0.3)])
+def test_smaller_weights_are_close_and_a_row_is_still_alone(weights, error, name):
+    with use(name):
         model = make(256, 64)
         x, mask = batch(9, 12, 64, [12, 3, 1, 7, 12, 5, 2, 8, 4])
         expected = model.contextualize(x, mask).layers
-        model.kept = kept
+        model.weights = weights
         found = model.contextualize(x, mask).layers
         assert 0 < (found - expected).abs().max() < error
         assert torch.cosine_similarity(found[1:, mask], expected[1:, mask], dim=-1).min() > 0.99
         for row in range(9):
             alone = model.contextualize(x[row : row + 1], mask[row : row + 1]).layers
             assert torch.equal(found[:, row], alone[:, 0])
-
-
-def test_weights_that_change_are_packed_again():
-    model = make(32, 16)
-    x, mask = batch(2, 5, 16, [5, 3])
-    lstm = model.forward_lstms[0]
-    changes = [
-        lambda: lstm.hidden_weight.mul_(1.5),
-        lambda: lstm.bias.data.add_(0.5),  # torch does not count this one
-        lambda: lstm.load_state_dict({name: value * 0.5 for name, value in lstm.state_dict().items()}),
-        lambda: setattr(lstm, "projection_weight", torch.nn.Parameter(lstm.projection_weight * 2)),
-    ]
-    for change in changes:
-        before = model.contextualize(x, mask).layers
-        change()
-        model.requires_grad_(False)
-        after = model.contextualize(x, mask).layers
-        assert (after - before).abs().max() > 1e-3
-        torch.testing.assert_close(after, by_definition(model, x, mask).layers, atol=1e-5, rtol=0)
-    assert packed(lstm) is packed(lstm)
 
 
 def test_a_model_that_has_run_can_be_copied_and_pickled():
@@ -279,10 +241,9 @@ def test_steps_in_the_order_in_which_they_are_run():
 
 def test_tanh_is_within_five_ten_millionths():
     x = np.concatenate([np.linspace(-12, 12, 400_000), np.geomspace(1e-30, 1e-2, 400_000)]).astype(np.float32)
-    for name in variants():
-        library().elmo_choose(name.encode())
-        y = np.empty_like(x)
-        library().elmo_tanh(x.ctypes.data_as(ctypes.c_void_p), y.ctypes.data_as(ctypes.c_void_p), x.size)
+    for name in VARIANTS:
+        with use(name):
+            y = tanh_(torch.from_numpy(x.copy())).numpy()
         assert np.abs(y - np.tanh(x.astype(np.float64))).max() < 5e-7
 
 
@@ -295,46 +256,6 @@ def test_values_that_are_no_numbers_do_not_spread_to_other_rows(value):
     dirty = model.contextualize(x, mask).layers
     assert torch.equal(dirty[:, [0, 2]], clean[:, [0, 2]])
     assert torch.equal(dirty.isnan(), by_definition(model, x, mask).layers.isnan())
-
-
-def run_python(script, **environment):
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", script],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        check=False,
-    )
-
-
-@pytest.mark.slow
-def test_the_variable_chooses():
-    script = "from elmokit.model.kernels.library import variant; print(variant())"
-    for name in ("torch", *variants()):
-        assert run_python(script, **{VARIABLE: name}).stdout.strip() == name
-    unknown = run_python(script, **{VARIABLE: "sse9"})
-    assert unknown.returncode == 1
-    assert "sse9" in unknown.stderr
-    assert variant() == variants()[-1]
-
-
-def test_without_the_library_one_line_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(library_module, "__file__", str(tmp_path / "library.py"))
-    monkeypatch.delenv(VARIABLE, raising=False)
-    with pytest.warns(RuntimeWarning, match="without its native kernels.*compiler"):
-        assert library_module.library.__wrapped__() is None
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        monkeypatch.setenv(VARIABLE, "torch")  # this is meant, so nothing is said
-        assert library_module.library.__wrapped__() is None
-
-
-def test_a_library_for_another_machine_is_not_fatal(monkeypatch, tmp_path):
-    for suffix in library_module.EXTENSION_SUFFIXES:
-        (tmp_path / f"_native{suffix}").write_bytes(b"\x7fELF no library")
-    monkeypatch.setattr(library_module, "__file__", str(tmp_path / "library.py"))
-    with pytest.warns(RuntimeWarning, match="could not be loaded"):
-        assert library_module.library.__wrapped__() is None
 
 
 def test_both_clips_may_be_absent():

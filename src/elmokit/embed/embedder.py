@@ -16,7 +16,8 @@ from elmokit.embed.token_layer import TokenLayer
 from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM
 from elmokit.model.elmo import ElmoLayer
-from elmokit.model.kernels.layers import KINDS, Kept
+from elmokit.model.kernels.cache import optimistic
+from elmokit.model.kernels.layers import WEIGHT_FORMATS, WeightFormat
 from elmokit.model.recipe import load_model_recipe
 from elmokit.model.scalar_mix import ScalarMix
 from elmokit.model.seeding import seeded
@@ -57,17 +58,17 @@ class Elmo:
         tokenizer: str | TokenizerConfig | None = None,
         device: str | torch.device = "cpu",
         batch_tokens: int = BATCH_TOKENS,
-        weights: Kept = "float32",
+        weights: WeightFormat = "float32",
     ) -> None:
         if batch_tokens < 1:
             raise UserError(f"batch_tokens: expected 1 or more, found {batch_tokens}")
         if isinstance(tokenizer, str):
             tokenizer = TokenizerConfig(tokenizer, checkpoint.tokenizer.normalize)
-        if weights not in KINDS:
-            raise UserError(f"weights: expected {', '.join(KINDS)}, found {weights!r}")
+        if weights not in WEIGHT_FORMATS:
+            raise UserError(f"weights: expected {', '.join(WEIGHT_FORMATS)}, found {weights!r}")
         self.checkpoint = checkpoint
         self.bilm = _moved(checkpoint.bilm, device).eval()
-        self.bilm.kept = weights
+        self.bilm.weights = weights
         self.mapper = checkpoint.mapper
         self.tokenizer = make_tokenizer(tokenizer or checkpoint.tokenizer)
         self.batch_tokens = batch_tokens
@@ -230,7 +231,8 @@ class Elmo:
     ) -> list[Tensor]:
         before = self.state.before(len(sentences))
         ends = boundaries or self.state_name == "carry"
-        output = self.bilm.contextualize(*self.token_layer(sentences), before, ends=ends)
+        # What was kept of words and weights is used while it is seen to that no weight has changed.
+        output = optimistic(lambda: self.bilm.contextualize(*self.token_layer(sentences), before, ends=ends))
         self.state.after(output.state)
         mixed = _combine(output.layers, which_layers).cpu()  # [layers, B, T, D] or [B, T, D]
         vectors = []

@@ -169,7 +169,7 @@ class EmbedJob:
             "on_bad_line": self.on_bad_line,
             "state": elmo.state_name,
             "batch_tokens": elmo.batch_tokens,
-            **({} if elmo.bilm.kept == "float32" else {"weights": elmo.bilm.kept}),
+            **({} if elmo.bilm.weights == "float32" else {"weights": elmo.bilm.weights}),
         }
         if isinstance(elmo.state, WarmState):
             settings["warm"] = hashlib.sha256(elmo.state.state.hidden.cpu().numpy().tobytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""x_k of tokens for reading: each distinct token is computed once, and kept while there is room.
+"""x_k of tokens without gradients: each distinct token is computed once, and kept while there is room.
 
 A token's vector depends on its characters alone, and, if the native library computes it, not in a bit on the batch
 that it is computed in: what is kept is what would be computed. Where the weights change, all is forgotten.
@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from elmokit.model.bilm import BiLM
-from elmokit.model.kernels.library import usable
-from elmokit.model.kernels.packing import fingerprint, weights_of
+from elmokit.model.char_encoder import CharEncoder
+from elmokit.model.kernels.cache import Seen, certain, look, weights_of
+from elmokit.model.kernels.dispatch import path_for
 from elmokit.text.characters import TokenMapper
 
 BYTES = 64 << 20  # of vectors; as many characters of tokens at most
@@ -31,7 +32,7 @@ class TokenLayer:
     def __init__(self, bilm: BiLM, mapper: TokenMapper, room: int = BYTES) -> None:
         self.bilm, self.mapper, self.room = bilm, mapper, room
         self._lock = threading.Lock()
-        self._weights: object = None
+        self._seen: Seen | None = None  # the weights of what is kept
         self._forget()
 
     def _forget(self) -> None:
@@ -61,11 +62,13 @@ class TokenLayer:
     def _make_room(self, keys: list[Key]) -> None:
         """Every one of these keys has its place."""
         weights = weights_of(self.bilm.encoder)
-        now = fingerprint(weights)
         # Without the library, a word's last bits depend on the words that it is computed with: none is kept then.
-        if now != self._weights or not usable(*weights):
+        # Nor is one that is only looked up: to see whether its table has changed would take longer.
+        keeps = isinstance(self.bilm.encoder, CharEncoder) and path_for(*weights).native
+        seen = look(weights, self._seen) if keeps else None
+        if seen is None or seen is not self._seen:
             self._forget()
-            self._weights = now
+            self._seen = seen
         missing = [key for key in dict.fromkeys(keys) if key not in self._places]
         if not missing and self._vectors is not None:
             return
@@ -77,8 +80,7 @@ class TokenLayer:
             self._forget()  # and begin anew: the words of these sentences are the likeliest to come again
             missing = list(dict.fromkeys(keys))
         if self._vectors is None:
-            like = weights[0]
-            self._vectors = like.new_empty(max(places, 1 + len(missing)), width)
+            self._vectors = weights[0].new_empty(max(places, 1 + len(missing)), width)
             self._vectors[0] = 0
         if missing:
             first = 1 + len(self._places)
@@ -94,7 +96,8 @@ class TokenLayer:
             else:
                 row[:] = self.mapper.begin if key == BEGIN else self.mapper.end
         assert self._vectors is not None
-        return self.bilm.encoder.encode(torch.from_numpy(ids).to(self._vectors.device))
+        with certain():
+            return self.bilm.encoder.encode(torch.from_numpy(ids).to(self._vectors.device))
 
 
 def characters(keys: Sequence[Key]) -> int:

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from elmokit.errors import UserError
 from elmokit.model.char_encoder import CharEncoder, CharEncoderConfig
 from elmokit.model.kernels import recurrent, steps
-from elmokit.model.kernels.layers import Kept
-from elmokit.model.kernels.library import usable
-from elmokit.model.kernels.packing import weights_of
+from elmokit.model.kernels.cache import weights_of
+from elmokit.model.kernels.dispatch import Path, path_for
+from elmokit.model.kernels.layers import WeightFormat
 from elmokit.model.kernels.recurrent import Repeated
 from elmokit.model.lstm import LSTMConfig, LSTMState, ProjectedLSTM
 from elmokit.model.rows import whole_rows
@@ -57,10 +57,11 @@ class BiLMOutput(NamedTuple):
 
 
 class BiLM(nn.Module):
+    weights: WeightFormat = "float32"  # of the LSTMs' weights as the native library reads them without gradients
+
     def __init__(self, config: BiLMConfig) -> None:
         super().__init__()
         self.config = config
-        self.kept: Kept = "float32"  # how the native library keeps the LSTMs' weights, for reading
         width = config.lstm.width
         self.encoder: CharEncoder | WordEncoder = (
             CharEncoder(config.encoder, width)
@@ -82,8 +83,8 @@ class BiLM(nn.Module):
     ) -> BiLMOutput:
         """The layers over given token vectors x [B, T, P], padded on the right.
 
-        Without `ends`, the vectors of a row's first and last token, and the state after it, are not wanted: a
-        direction may leave out the last token that it would come to.
+        Without `ends`, nobody needs the vectors of a row's first and last token or the state after it: a direction
+        may leave out the last token that it would come to.
         """
         state = state if state is not None else self.zero_state(x.shape[0])
         if state.hidden.shape[2] != x.shape[0]:
@@ -93,14 +94,13 @@ class BiLM(nn.Module):
         weights = [
             parameter for lstm in (*self.forward_lstms, *self.backward_lstms) for parameter in weights_of(lstm)
         ]
-        wanted = torch.is_grad_enabled() and any(part.requires_grad for part in (x, *state, *weights))
-        if not wanted:
-            if usable(x, *state, *weights):
-                layers, *after = recurrent.stack(self._lstms(), x, lengths, *state, kept=self.kept, ends=ends)
-                return BiLMOutput(layers, mask, BiLMState(*after))
-            if steps.fits(x, *state, *weights):
-                layers, *after = steps.stack(self._lstms(), x, lengths, *state)
-                return BiLMOutput(layers, mask, BiLMState(*after))
+        path = path_for(x, *state, *weights)
+        if path is Path.NATIVE_INFERENCE:
+            layers, *after = recurrent.stack(self._lstms(), x, lengths, *state, weights=self.weights, ends=ends)
+            return BiLMOutput(layers, mask, BiLMState(*after))
+        if path is Path.TORCH_INFERENCE:
+            layers, *after = steps.stack(self._lstms(), x, lengths, *state)
+            return BiLMOutput(layers, mask, BiLMState(*after))
         rows = len(x)
         x, mask, lengths = whole_rows(x), whole_rows(mask), whole_rows(lengths)
         state = BiLMState(whole_rows(state.hidden, dim=2), whole_rows(state.cell, dim=2))
@@ -142,7 +142,7 @@ class BiLM(nn.Module):
                 LSTMState(state.hidden[direction, layer], state.cell[direction, layer]) for direction in (0, 1)
             ]
             results = run_layer(lstms, inputs, mask, before, begins)
-            # The skip connection is added to what goes on, not to what the LSTM remembers.
+            # The skip connection is added to what the next layer reads, not to what the LSTM remembers.
             skips = self.config.lstm.skip and layer > 0
             above = [h + x if skips and isinstance(x, Tensor) else h for (h, _), x in zip(results, xs)]
             for direction, (_, after) in enumerate(results):
@@ -166,7 +166,8 @@ def run_layer(
         return recurrent.layer_of_repeated(lstms, xs, lengths, states, begins)
     whole = [x.whole() if isinstance(x, Repeated) else x for x in xs]
     weights = [parameter for lstm in lstms for parameter in weights_of(lstm)]
-    if plain and usable(*whole, *(part for state in states for part in state), *weights):
+    parts = [part for state in states for part in state]
+    if plain and path_for(*whole, *parts, *weights, training=True).native:
         return recurrent.layer(lstms, whole, lengths, states, begins)
     return [lstm(x, mask, state, begins) for lstm, x, state in zip(lstms, whole, states)]
 
@@ -184,8 +185,8 @@ def token_mask(ids: Tensor) -> Tensor:
 def reverse(x: Tensor, lengths: Tensor) -> Tensor:
     """x [B, T, P] with each row's first `length` steps in reverse order, its padding where it was."""
     steps = torch.arange(x.shape[1], device=x.device)
-    back = lengths.unsqueeze(1) - 1 - steps  # [B, T]
-    order = torch.where(back >= 0, back, steps)
+    reversed_steps = lengths.unsqueeze(1) - 1 - steps  # [B, T]
+    order = torch.where(reversed_steps >= 0, reversed_steps, steps)
     return x.gather(1, order.unsqueeze(-1).expand_as(x))
 
 

@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 from elmokit.errors import UserError
 from elmokit.model.kernels import convolution, linear
-from elmokit.model.kernels.library import usable
-from elmokit.model.kernels.packing import weights_of
+from elmokit.model.kernels.cache import weights_of
+from elmokit.model.kernels.dispatch import Path, path_for
 from elmokit.model.rows import row_chunks, whole_rows
 from elmokit.text.characters import BYTE_CHARACTERS
 
@@ -74,7 +74,7 @@ class Highway(nn.Module):
             nn.init.constant_(part.bias, bias)
 
     def forward(self, x: Tensor) -> Tensor:  # [N, F] -> [N, F]
-        if linear.reads(x, *weights_of(self)):
+        if path_for(x, *weights_of(self)) is Path.NATIVE_INFERENCE:
             return linear.highway(self.transform, self.carry, x)
         carry = torch.sigmoid(linear.applied(self.carry, x))
         return carry * F.relu(linear.applied(self.transform, x)) + (1 - carry) * x
@@ -183,8 +183,7 @@ class CharEncoder(nn.Module):
             bool(self.config.filters)
             and len(ids) > 0
             and ids.device.type == "cpu"
-            and usable(*self._table_weights())
-            and not torch.is_autocast_enabled("cpu")
+            and path_for(*self._table_weights()).native
             and (self._characters(ids).shape[1] <= convolution.MOST_CHARACTERS or not self._learns())
         )
 

@@ -27,6 +27,7 @@ from torch.nn import functional as F
 
 from elmokit.errors import UserError
 from elmokit.model.kernels import bfloat16, bfloat16_softmax
+from elmokit.model.kernels.dispatch import Path, path_for
 from elmokit.model.sampling import LogUniformSampler, Negatives
 
 # Logits held at once, in training as in evaluation: so many (8 MiB in float32, which caches hold), or those of so
@@ -133,14 +134,14 @@ def _predicted(h: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
             f"expected one target a vector, found vectors {tuple(h.shape)} and targets {tuple(targets.shape)}"
         )
     h, targets = h.reshape(-1, h.shape[-1]), targets.reshape(-1)
-    kept = (targets >= 0).nonzero().squeeze(1)
-    return (h, targets) if len(kept) == len(targets) else (h[kept], targets[kept])
+    there = (targets >= 0).nonzero().squeeze(1)
+    return (h, targets) if len(there) == len(targets) else (h[there], targets[there])
 
 
 def _projected(h: Tensor, projection_weight: Tensor | None) -> Tensor:  # [..., P] -> [..., D]
     if projection_weight is None:
         return h
-    if h.dim() == 2 and bfloat16.multiplies(h, projection_weight):
+    if h.dim() == 2 and path_for(h, projection_weight, training=True) is Path.BFLOAT16_TRAINING:
         return bfloat16.linear(h, projection_weight, None)
     return F.linear(h, projection_weight)
 
@@ -152,9 +153,8 @@ def _negative_log_likelihood(
 
     With shared [C], the columns where it is false are seen by the positions that they are the target of, alone.
     """
-    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (h, weight, bias))
-    if not wanted:
-        return _loss_and_gradients(h, weight, bias, targets, shared, wanted)[0]
+    if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (h, weight, bias))):
+        return _loss_and_gradients(h, weight, bias, targets, shared, learns=False)[0]
     loss: Tensor = _NegativeLogLikelihood.apply(h, weight, bias, targets, shared)  # type: ignore[no-untyped-call]
     return loss
 
@@ -166,10 +166,10 @@ class _NegativeLogLikelihood(torch.autograd.Function):
     def forward(
         ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, shared: Tensor | None
     ) -> Tensor:
-        if bfloat16.multiplies(h, weight, bias):
+        if path_for(h, weight, bias, training=True) is Path.BFLOAT16_TRAINING:
             loss, gradients = bfloat16_softmax.loss_and_gradients(h, weight, bias, targets, shared)
         else:
-            loss, gradients = _loss_and_gradients(h, weight, bias, targets, shared, wanted=True)
+            loss, gradients = _loss_and_gradients(h, weight, bias, targets, shared, learns=True)
         ctx.save_for_backward(*gradients)
         return loss
 
@@ -180,11 +180,11 @@ class _NegativeLogLikelihood(torch.autograd.Function):
 
 
 def _loss_and_gradients(
-    h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, shared: Tensor | None, wanted: bool
+    h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, shared: Tensor | None, learns: bool
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """The loss and, where wanted, its gradients by h, weight and bias; the logits of one chunk at once."""
+    """The loss and, where it learns, its gradients by h, weight and bias; the logits of one chunk at once."""
     seen_bias = bias if shared is None else bias.masked_fill(~shared, -torch.inf)
-    gradients = tuple(torch.zeros_like(tensor) for tensor in (h, weight, bias)) if wanted else ()
+    gradients = tuple(torch.zeros_like(tensor) for tensor in (h, weight, bias)) if learns else ()
     loss = torch.zeros((), dtype=torch.float64, device=h.device)
     size = min(len(h), max(POSITIONS, LOGITS // max(1, len(bias))))
     buffer = h.new_empty(size, len(bias))  # one for all chunks: fresh memory costs more than the softmax in it
@@ -196,7 +196,7 @@ def _loss_and_gradients(
         weights = logits.sub_(highest).exp_()
         total = weights.sum(dim=1, keepdim=True)
         loss += (highest - own + total.log()).double().sum()
-        if wanted:
+        if learns:
             error = weights.div_(total)  # softmax - one-hot: the gradient by the logits
             error.scatter_add_(1, target, -torch.ones_like(own))
             torch.mm(error, weight, out=gradients[0][start : start + size])

@@ -83,12 +83,12 @@ def _likely_tries(vocabulary: int, count: int) -> int:
         return float(-np.expm1(tries * log_miss).sum())
 
     # The number of distinct words varies less than a Poisson variable of that mean.
-    wanted = min(count + 3 * math.sqrt(count), (count + vocabulary) / 2)
+    enough = min(count + 3 * math.sqrt(count), (count + vocabulary) / 2)
     high = count
-    while distinct(high) < wanted:
+    while distinct(high) < enough:
         high *= 2
     low = high // 2
     while high - low > 1 + high // 128:  # a rough answer will do
         middle = (low + high) // 2
-        low, high = (middle, high) if distinct(middle) < wanted else (low, middle)
+        low, high = (middle, high) if distinct(middle) < enough else (low, middle)
     return high

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from elmokit.model.kernels import bfloat16
+from elmokit.model.kernels.dispatch import Path, path_for
 
 # x (a + b x^2 + c x^4), one after the other: what lies in [0.003, 1] comes to lie in [0.8, 1.2], as near to 1 as
 # four of them can bring it (Amsel et al. 2025: each has the least largest error on what the one before left).
@@ -114,4 +115,4 @@ def _gram(x: Tensor) -> Tensor:
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
     """In bfloat16 where training multiplies so; what is iterated stays float32."""
-    return bfloat16.product(a, b) if bfloat16.multiplies(a, b) else a @ b
+    return bfloat16.product(a, b) if path_for(a, b, training=True) is Path.BFLOAT16_TRAINING else a @ b

@@ -4,7 +4,7 @@
         y = linear(x, weight, bias)
 
 Weights, states, losses and all that is done element by element stay float32, and so do results. Elsewhere than in
-such a block, and on a processor that cannot, everything is float32: `multiplies` decides, for all that asks.
+such a block, and on a processor that cannot, everything is float32: dispatch.py decides.
 
 Shapes: M, N rows and columns of a result, K what is summed over.
 """
@@ -22,11 +22,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from elmokit.errors import UserError
-from elmokit.model.kernels.library import Operand, Product, call, library, usable
+from elmokit.model.kernels.library import call, library
+from elmokit.model.kernels.structs import Operand, Product
 
 Precision = Literal["float32", "bfloat16"]
 
-_wanted: ContextVar[Precision] = ContextVar("precision", default="float32")
+_precision: ContextVar[Precision] = ContextVar("precision", default="float32")
 
 
 def available() -> bool:
@@ -35,23 +36,23 @@ def available() -> bool:
     return loaded is not None and bool(loaded.elmo_bfloat16())
 
 
-def possible(wanted: Precision) -> Precision:
-    """What products are computed in where `wanted` is asked for: that, or float32 where it cannot be had."""
-    return wanted if wanted == "float32" or available() else "float32"
+def possible(asked: Precision) -> Precision:
+    """What products are computed in where this is asked for: that, or float32 where it cannot be had."""
+    return asked if asked == "float32" or available() else "float32"
 
 
 @contextmanager
 def products_in(precision: Precision) -> Iterator[None]:
-    before = _wanted.set(precision)
+    before = _precision.set(precision)
     try:
         yield
     finally:
-        _wanted.reset(before)
+        _precision.reset(before)
 
 
-def multiplies(*tensors: Tensor) -> bool:
-    """Are products of these computed from bfloat16, now and here?"""
-    return _wanted.get() == "bfloat16" and available() and usable(*tensors)
+def asked_for() -> bool:
+    """Is this within a block of products in bfloat16?"""
+    return _precision.get() == "bfloat16"
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # [M, K], [N, K], [N] -> [M, N]

@@ -17,10 +17,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from elmokit.model.kernels.buffers import BUFFERS
 from elmokit.model.kernels.layers import UNITS, bound
-from elmokit.model.kernels.library import PANEL, Layer16, Pass, Pass16, array_of, call
+from elmokit.model.kernels.library import call
 from elmokit.model.kernels.packing import up_to
-from elmokit.model.kernels.shelf import SHELF
+from elmokit.model.kernels.structs import PANEL, Layer16, Pass, Pass16, array_of
 from elmokit.model.lstm import LSTMConfig, ProjectedLSTM
 
 DIRECTIONS = 2
@@ -52,19 +53,19 @@ class Layer(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         if ctx.runs is None:
-            raise RuntimeError("the way back through an LSTM layer can be gone once: its memory is used again")
+            raise RuntimeError("an LSTM layer can run its backward pass once: its memory is used again")
         for direction, run in enumerate(ctx.runs):
-            run.turn_back(*gradients[3 * direction : 3 * direction + 3])
+            run.prepare_backward(*gradients[3 * direction : 3 * direction + 3])
         _call("elmo_backward16", ctx.runs)
         results = [gradient for run in ctx.runs for gradient in run.gradients()]
         for run in ctx.runs:
-            SHELF.give_back(run.shelved)
+            BUFFERS.release(run.buffers)
         ctx.runs = None
         return (None, None, None, None, *results)
 
 
 class _Run:
-    """One direction, there and back: the tensors that its structs point to."""
+    """One direction, forward and backward pass: the tensors that its structs point to."""
 
     def __init__(
         self,
@@ -85,12 +86,12 @@ class _Run:
         rows, steps = x.shape[:2] if places is None else places.shape
         self.tokens = int(counted.sum())
         self.whole = self.tokens == rows * steps
-        self.shelved: list[Tensor] = []
+        self.buffers: list[Tensor] = []
         self.start = F.pad(cell, (0, self.cells - config.cells)).contiguous()
         self.out = (x.new_empty if self.whole else x.new_zeros)(rows, steps, config.width)
         self.hidden, self.cell = hidden.clone(), self.start.clone()
         gates, cells, projected = (
-            self._shelf(self.tokens, count, dtype=torch.float32).data_ptr()
+            self._buffer(self.tokens, count, dtype=torch.float32).data_ptr()
             for count in (4 * self.cells, self.cells, config.width)
         )
         joined = self.inputs + self.width
@@ -125,8 +126,8 @@ class _Run:
     def _layer(self, joined: int) -> Layer16:
         config = self.config
         input_weight, hidden_weight, bias, projection_weight = (weight.data_ptr() for weight in self.weights)
-        start = self._shelf(4 * self.cells, dtype=torch.float32)
-        gates, projection, projection_back, gates_back = self._pieces(
+        start = self._buffer(4 * self.cells, dtype=torch.float32)
+        gates, projection, projection_transposed, gates_transposed = self._pieces(
             4 * self.cells * joined, self.width * self.cells, self.wide * self.width, joined * 4 * self.cells
         )
         return Layer16(
@@ -137,8 +138,8 @@ class _Run:
             start=start.data_ptr(),
             gates=gates,
             projection=projection,
-            projection_back=projection_back,
-            gates_back=gates_back,
+            projection_transposed=projection_transposed,
+            gates_transposed=gates_transposed,
             inputs=self.weights[0].shape[1],
             cells=config.cells,
             width=config.width,
@@ -147,21 +148,21 @@ class _Run:
             projection_clip=bound(config.projection_clip),
         )
 
-    def _shelf(self, *shape: int, dtype: torch.dtype) -> Tensor:
-        self.shelved.append(SHELF.take(*shape, dtype=dtype))
-        return self.shelved[-1]
+    def _buffer(self, *shape: int, dtype: torch.dtype) -> Tensor:
+        self.buffers.append(BUFFERS.acquire(*shape, dtype=dtype))
+        return self.buffers[-1]
 
     def _pieces(self, *counts: int) -> list[int]:
         """Where in one tensor of bfloat16 so many of them begin, each piece on a cache line's border."""
         counts = tuple(up_to(count, PANEL) for count in counts)
-        first = self._shelf(sum(counts), dtype=torch.bfloat16).data_ptr()
+        first = self._buffer(sum(counts), dtype=torch.bfloat16).data_ptr()
         return [first + 2 * sum(counts[:i]) for i in range(len(counts))]
 
     def results(self) -> tuple[Tensor, ...]:
         return self.out, self.hidden, self.cell[:, : self.config.cells]
 
-    def turn_back(self, out: Tensor, hidden: Tensor, cell: Tensor) -> None:
-        """The same pass, the other way: its state is now a gradient."""
+    def prepare_backward(self, out: Tensor, hidden: Tensor, cell: Tensor) -> None:
+        """The same structs for the backward pass: the state is now a gradient."""
         config, run, pairs = self.config, self.run, up_to(self.tokens, 2)
         self.out = out.contiguous()
         self.hidden = hidden.clone(memory_format=torch.contiguous_format)
@@ -194,6 +195,6 @@ class _Run:
         return self.by_x, self.hidden, self.cell[:, : self.config.cells], *self.by_weights
 
 
-def _call(door: str, runs: Sequence[_Run]) -> None:
+def _call(function: str, runs: Sequence[_Run]) -> None:
     layers, passes = array_of([run.layer for run in runs]), array_of([run.run for run in runs])
-    call(door, layers, passes, DIRECTIONS, torch.get_num_threads())
+    call(function, layers, passes, DIRECTIONS, torch.get_num_threads())

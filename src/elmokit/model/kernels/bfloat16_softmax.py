@@ -10,8 +10,9 @@ from ctypes import byref
 import torch
 from torch import Tensor
 
-from elmokit.model.kernels.library import PANEL, Softmax, call
+from elmokit.model.kernels.library import call
 from elmokit.model.kernels.packing import up_to
+from elmokit.model.kernels.structs import PANEL, Softmax
 
 
 def loss_and_gradients(

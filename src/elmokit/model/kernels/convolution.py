@@ -18,8 +18,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from elmokit.model.kernels.library import PANEL, Filters, Words, array_of, call
-from elmokit.model.kernels.packing import fingerprint
+from elmokit.model.kernels.cache import Seen, look
+from elmokit.model.kernels.library import call
+from elmokit.model.kernels.structs import PANEL, Filters, Words, array_of
 
 # Tables for all of a lexicon's thousands of characters would take more memory than the model does. Beyond this,
 # they are made for the characters of some words at a time: milliseconds, where the definition takes a second.
@@ -52,28 +53,28 @@ class TableCache:
 
     def __init__(self) -> None:
         # Replaced as a whole, never changed: threads see the one or the other.
-        self._held: tuple[list[object], list[Tensor]] | None = None
+        self._held: tuple[Seen, list[Tensor]] | None = None
 
     def __reduce__(self) -> tuple[type[TableCache], tuple[()]]:
         return TableCache, ()  # a copy of a module makes its own
 
     def get(self, embedding: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
-        now = fingerprint([embedding, *weights])
         held = self._held
-        if held is None or held[0] != now:
+        seen = look([embedding, *weights], held[0] if held else None)
+        if held is None or seen is not held[0]:
             with torch.inference_mode(False), torch.no_grad():
                 copies = [tensor.detach().clone() for tensor in (embedding, *weights)]
-                held = now, make_tables(copies[0], copies[1:])
+                held = seen, make_tables(copies[0], copies[1:])
             self._held = held
         return held[1]
 
 
 def used_characters(ids: Tensor, characters: int) -> tuple[Tensor, Tensor]:
     """ids [N, C] -> the characters in them [A], with 0 after them; and ids [N, C] of those."""
-    there = torch.zeros(characters, dtype=torch.bool)
-    there[ids] = True
-    numbers = there.cumsum(0) - 1
-    used = there.nonzero()[:, 0]
+    present = torch.zeros(characters, dtype=torch.bool)
+    present[ids] = True
+    numbers = present.cumsum(0) - 1
+    used = present.nonzero()[:, 0]
     return F.pad(used, (0, -len(used) % WHOLE)), numbers[ids]
 
 
@@ -119,15 +120,15 @@ def _filters(tables: Sequence[Tensor], counts: Sequence[int]) -> list[Filters]:
                 filters=panels * PANEL,
                 characters=characters,
                 column=column,
-                kept=count,
+                real=count,
             )
         )
         column += count
     return filters
 
 
-def _call(door: str, filters: list[Filters], words: Words) -> None:
-    call(door, array_of(filters), len(filters), words, torch.get_num_threads())
+def _call(function: str, filters: list[Filters], words: Words) -> None:
+    call(function, array_of(filters), len(filters), words, torch.get_num_threads())
 
 
 class _Convolve(torch.autograd.Function):
@@ -154,5 +155,5 @@ class _Convolve(torch.autograd.Function):
             part.table, part.table_gradient = None, table.data_ptr()
         words = _words(ids, where.shape[1])
         words.where, words.features_gradient = where.data_ptr(), gradient.data_ptr()
-        _call("elmo_convolve_back", filters, words)
+        _call("elmo_convolve_backward", filters, words)
         return None, None, *gradients

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from elmokit.model.kernels.library import PANEL, Layer
-from elmokit.model.kernels.packing import padded, panels, remembered, up_to, weights_of
+from elmokit.model.kernels.cache import remembered, weights_of
+from elmokit.model.kernels.packing import padded, panels, up_to
+from elmokit.model.kernels.structs import PANEL, Layer
 from elmokit.model.lstm import ProjectedLSTM
 
-Kept = Literal["float32", "float16", "int8"]  # how weights are kept; arithmetic is that of float32
-KINDS: dict[Kept, int] = {"float32": 0, "float16": 1, "int8": 2}
+WeightFormat = Literal["float32", "float16", "int8"]  # of weights in memory; arithmetic is that of float32
+WEIGHT_FORMATS: dict[WeightFormat, int] = {"float32": 0, "float16": 1, "int8": 2}  # as in native/kernels.h
 GATES, UNITS = 4, PANEL // 4
 DEEPEST = 128  # of a block of the long sums
 
@@ -26,7 +27,7 @@ DEEPEST = 128  # of a block of the long sums
 class PackedLayer:
     """Holds the tensors that `struct` points to."""
 
-    def __init__(self, lstm: ProjectedLSTM, kept: Kept, gradients: bool) -> None:
+    def __init__(self, lstm: ProjectedLSTM, weights: WeightFormat, gradients: bool) -> None:
         config = lstm.config
         self.cells = up_to(config.cells, UNITS)  # H'
         width = up_to(config.width, PANEL)  # P'
@@ -36,27 +37,28 @@ class PackedLayer:
         self.input_weight = interleaved(lstm.input_weight.detach())  # [4H', I]
         hidden = interleaved(lstm.hidden_weight.detach())  # [4H', P]
         projection = padded(lstm.projection_weight.detach(), width, self.cells)  # [P', H']
-        block, back = block_size(self.cells), block_size(GATES * self.cells)
+        block, transposed_block = block_size(self.cells), block_size(GATES * self.cells)
         self.struct = Layer(
             inputs=self.input_weight.shape[1],
             cells=self.cells,
             width=config.width,
             block=block,
-            back=back,
+            transposed_block=transposed_block,
             cell_clip=bound(config.cell_clip),
             projection_clip=bound(config.projection_clip),
-            kind=KINDS[kept],
+            format=WEIGHT_FORMATS[weights],
             bias=self.bias.data_ptr(),
         )
         self.held: list[Tensor] = []
         for name, weight in (("input", self.input_weight), ("hidden", hidden), ("projection", projection)):
-            values, scale = kept_as(weight, kept)
+            values, scale = in_format(weight, weights)
             self._hold(name, blocks(values, block) if name == "projection" else panels(values))
             self._hold(f"{name}_scale", scale)
         if gradients:
             by_unit = padded(projection.T, up_to(self.cells, PANEL), width)[:, : config.width]
-            self._hold("projection_back", panels(by_unit))  # [H' / 32, P, 32]
-            self._hold("hidden_back", blocks(padded(hidden.T, width, GATES * self.cells), back))
+            self._hold("projection_transposed", panels(by_unit))  # [H' / 32, P, 32]
+            by_width = padded(hidden.T, width, GATES * self.cells)
+            self._hold("hidden_transposed", blocks(by_width, transposed_block))
 
     def _hold(self, name: str, tensor: Tensor | None) -> None:
         if tensor is not None:
@@ -84,11 +86,11 @@ def blocks(weight: Tensor, block: int) -> Tensor:  # [N, K] -> [K / block, N / 3
     return weight.reshape(rows // PANEL, PANEL, columns // block, block).permute(2, 0, 3, 1).contiguous()
 
 
-def kept_as(weight: Tensor, kept: Kept) -> tuple[Tensor, Tensor | None]:
+def in_format(weight: Tensor, weights: WeightFormat) -> tuple[Tensor, Tensor | None]:
     """[N, K] -> the same, smaller, and what its rows are to be multiplied by."""
-    if kept == "float16":
+    if weights == "float16":
         return weight.clamp(-65504, 65504).half(), None
-    if kept == "int8":
+    if weights == "int8":
         scale = weight.abs().amax(dim=1).clamp(min=torch.finfo(torch.float32).tiny) / 127
         return (weight / scale.unsqueeze(1)).round().to(torch.int8), scale
     return weight, None
@@ -102,7 +104,12 @@ def bound(clip: float | None) -> float:
     return math.inf if clip is None else clip
 
 
-def packed(lstm: ProjectedLSTM, kept: Kept = "float32", gradients: bool = False) -> PackedLayer:
+def packed(lstm: ProjectedLSTM, weights: WeightFormat = "float32", gradients: bool = False) -> PackedLayer:
     """The layer, packed; from an earlier call where the weights are still the same."""
-    weights = weights_of(lstm)
-    return remembered(lstm, (kept, gradients), weights, lambda: PackedLayer(lstm, kept, gradients))
+    return remembered(
+        lstm,
+        (weights, gradients),
+        weights_of(lstm),
+        lambda: PackedLayer(lstm, weights, gradients),
+        changing=gradients,
+    )

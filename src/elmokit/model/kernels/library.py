@@ -1,6 +1,11 @@
-"""The native library, if it was compiled when the package was installed: loaded by ctypes, given pointers.
+"""The native library, if it was compiled when elmokit was installed: found, checked, loaded, chosen.
 
-`ELMOKIT_KERNELS` chooses: `torch` for none of it, or the name of a variant (`portable`, `avx2`, `avx512`).
+    from elmokit.model import kernels
+
+    with kernels.use("torch"):  # in this block; kernels.use("torch") by itself: from now on
+        elmo.embed(sentences)
+
+`ELMOKIT_KERNELS` chooses for a process from its start. It is loaded by ctypes and given pointers: structs.py.
 """
 
 from __future__ import annotations
@@ -8,261 +13,149 @@ from __future__ import annotations
 import ctypes
 import os
 import warnings
-from collections.abc import Sequence
-from ctypes import POINTER, c_char_p, c_float, c_int, c_int32, c_int64, c_void_p
+from contextlib import AbstractContextManager, ExitStack
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-from typing import TypeVar
 
-import torch
-from torch import Tensor
-
+from elmokit import __version__
 from elmokit.errors import UserError
+from elmokit.model.kernels.sources import sources_digest
+from elmokit.model.kernels.structs import SIGNATURES, STRUCTS
 
-PANEL = 32  # as in native/kernels.h
 VARIABLE = "ELMOKIT_KERNELS"
-S = TypeVar("S", bound=ctypes.Structure)
+BEST = "best"  # of what the processor can do
+VARIANTS = ("avx512", "avx2", "portable")
+WITHOUT = ("torch", "definition")  # no library
+
+_choice: str | None = None  # None: the environment has not been asked yet
 
 
-class Layer(ctypes.Structure):
-    _fields_ = (
-        ("input", c_void_p),
-        ("hidden", c_void_p),
-        ("projection", c_void_p),
-        ("input_scale", c_void_p),
-        ("hidden_scale", c_void_p),
-        ("projection_scale", c_void_p),
-        ("bias", c_void_p),
-        ("projection_back", c_void_p),
-        ("hidden_back", c_void_p),
-        ("inputs", c_int64),
-        ("cells", c_int64),
-        ("width", c_int64),
-        ("block", c_int64),
-        ("back", c_int64),
-        ("cell_clip", c_float),
-        ("projection_clip", c_float),
-        ("kind", c_int32),
-    )
+def use(kernels: str) -> AbstractContextManager[object]:
+    """Choose what runs: in a `with` block until its end, called by itself from now on. For the whole process.
+
+    best        what the processor does best: what runs if nothing is chosen.
+    avx512, avx2, portable     this variant of the native library.
+    torch       PyTorch's operations, arranged to be fast; as where the library was not compiled.
+    definition  the modules as they are written: a loop over time, step by step. For comparisons.
+    """
+    before = chosen()
+    if kernels in VARIANTS and _loaded() is None:
+        raise UserError(f"kernels: there is no native library: expected torch or definition, found {kernels!r}")
+    _choose(kernels, "kernels")
+    undo = ExitStack()
+    undo.callback(_choose, before, "kernels")
+    return undo
 
 
-class Pass(ctypes.Structure):
-    _fields_ = (
-        ("rows", c_int64),
-        ("steps", c_int64),
-        ("lengths", c_void_p),
-        ("backwards", c_int32),
-        ("skip", c_int32),
-        ("spared", c_int64),
-        ("x", c_void_p),
-        ("x_row", c_int64),
-        ("x_token", c_int64),
-        ("out", c_void_p),
-        ("out_row", c_int64),
-        ("out_token", c_int64),
-        ("begins", c_void_p),
-        ("hidden", c_void_p),
-        ("cell", c_void_p),
-        ("gates", c_void_p),
-        ("cells", c_void_p),
-        ("activated", c_void_p),
-        ("projected", c_void_p),
-        ("out_gradient", c_void_p),
-        ("gradient_row", c_int64),
-        ("gradient_token", c_int64),
-        ("projected_gradient", c_void_p),
-        ("start_cell", c_void_p),
-    )
+def chosen() -> str:
+    """What `use`, or else the environment, says."""
+    if _choice is None:
+        _choose(os.environ.get(VARIABLE) or BEST, VARIABLE)
+    assert _choice is not None
+    return _choice
 
 
-class Filters(ctypes.Structure):
-    _fields_ = (
-        ("table", c_void_p),
-        ("table_gradient", c_void_p),
-        ("width", c_int64),
-        ("filters", c_int64),
-        ("characters", c_int64),
-        ("column", c_int64),
-        ("kept", c_int64),
-    )
+def _choose(kernels: str, said_by: str) -> None:
+    global _choice
+    if kernels not in (BEST, *VARIANTS, *WITHOUT):
+        expected = ", ".join((BEST, *VARIANTS, *WITHOUT))
+        raise UserError(f"{said_by}: expected one of {expected}, found {kernels!r}")
+    if kernels not in WITHOUT:
+        loaded = _loaded()
+        if loaded is not None and not loaded.elmo_choose(b"" if kernels == BEST else kernels.encode()):
+            raise UserError(f"{said_by}: expected what this processor can do, found {kernels!r}: take {BEST!r}")
+    _choice = kernels
 
 
-class Words(ctypes.Structure):
-    _fields_ = (
-        ("ids", c_void_p),
-        ("words", c_int64),
-        ("length", c_int64),
-        ("features", c_void_p),
-        ("stride", c_int64),
-        ("where", c_void_p),
-        ("features_gradient", c_void_p),
-    )
-
-
-class Linear(ctypes.Structure):
-    _fields_ = (("weight", c_void_p), ("bias", c_void_p), ("inputs", c_int64), ("outputs", c_int64))
-
-
-class Operand(ctypes.Structure):
-    _fields_ = (
-        ("values", c_void_p),
-        ("rows", c_int64),
-        ("columns", c_int64),
-        ("row", c_int64),
-        ("column", c_int64),
-    )
-
-
-class Product(ctypes.Structure):
-    _fields_ = (
-        ("a", Operand),
-        ("b", Operand),
-        ("bias", c_void_p),
-        ("c", c_void_p),
-        ("stride", c_int64),
-        ("packed", c_void_p),
-    )
-
-
-class Layer16(ctypes.Structure):
-    _fields_ = (
-        ("input_weight", c_void_p),
-        ("hidden_weight", c_void_p),
-        ("bias", c_void_p),
-        ("projection_weight", c_void_p),
-        ("start", c_void_p),
-        ("gates", c_void_p),
-        ("projection", c_void_p),
-        ("projection_back", c_void_p),
-        ("gates_back", c_void_p),
-        ("inputs", c_int64),
-        ("cells", c_int64),
-        ("width", c_int64),
-        ("forget_bias", c_float),
-        ("cell_clip", c_float),
-        ("projection_clip", c_float),
-    )
-
-
-class Pass16(ctypes.Structure):
-    _fields_ = (
-        ("run", Pass),
-        ("tokens", c_int64),
-        ("inputs", c_void_p),
-        ("activated", c_void_p),
-        ("gates_gradient", c_void_p),
-        ("projected_gradient", c_void_p),
-        ("inputs_packed", c_void_p),
-        ("activated_packed", c_void_p),
-        ("x_gradient", c_void_p),
-        ("places", c_void_p),
-        ("distinct", c_int64),
-        ("shares", c_void_p),
-        ("shares_gradient", c_void_p),
-        ("input_weight_gradient", c_void_p),
-        ("hidden_weight_gradient", c_void_p),
-        ("bias_gradient", c_void_p),
-        ("projection_weight_gradient", c_void_p),
-    )
-
-
-class Softmax(ctypes.Structure):
-    _fields_ = (
-        ("h", c_void_p),
-        ("weight", c_void_p),
-        ("bias", c_void_p),
-        ("hidden", c_void_p),
-        ("targets", c_void_p),
-        ("positions", c_int64),
-        ("words", c_int64),
-        ("width", c_int64),
-        ("losses", c_void_p),
-        ("h_gradient", c_void_p),
-        ("weight_gradient", c_void_p),
-        ("bias_gradient", c_void_p),
-        ("chunk", c_int64),
-        ("start", c_void_p),
-        ("by_word", c_void_p),
-        ("by_width", c_void_p),
-        ("errors", c_void_p),
-    )
-
-
-DOORS: dict[str, tuple[type | None, tuple[type, ...]]] = {
-    "elmo_variant": (c_char_p, ()),
-    "elmo_choose": (c_int, (c_char_p,)),
-    "elmo_forward": (c_int, (POINTER(Layer), POINTER(Pass), c_int64, c_int64, c_int64)),
-    "elmo_backward": (c_int, (POINTER(Layer), POINTER(Pass), c_int64, c_int64)),
-    "elmo_convolve": (c_int, (POINTER(Filters), c_int64, POINTER(Words), c_int64)),
-    "elmo_convolve_back": (c_int, (POINTER(Filters), c_int64, POINTER(Words), c_int64)),
-    "elmo_linear": (c_int, (POINTER(Linear), c_void_p, c_void_p, c_int64, c_int64)),
-    "elmo_highway": (c_int, (POINTER(Linear), POINTER(Linear), c_void_p, c_void_p, c_int64, c_int64)),
-    "elmo_tanh": (c_int, (c_void_p, c_void_p, c_int64)),
-    "elmo_bfloat16": (c_int, ()),
-    "elmo_product16": (c_int, (POINTER(Product), c_int64)),
-    "elmo_forward16": (c_int, (POINTER(Layer16), POINTER(Pass16), c_int64, c_int64)),
-    "elmo_backward16": (c_int, (POINTER(Layer16), POINTER(Pass16), c_int64, c_int64)),
-    "elmo_softmax16": (c_int, (POINTER(Softmax), c_int64)),
-}
-
-
-@cache
 def library() -> ctypes.CDLL | None:
-    """The library, or None where there is none or none is wanted."""
-    wanted = os.environ.get(VARIABLE, "")
-    if wanted == "torch":
-        return None
-    found = [
-        path for suffix in EXTENSION_SUFFIXES if (path := Path(__file__).with_name("_native" + suffix)).is_file()
-    ]
-    try:
-        loaded = ctypes.CDLL(str(found[0])) if found else None
-    except OSError as error:  # compiled for another machine
-        _warn(f"they could not be loaded ({error})")
-        return None
-    if loaded is None:
-        _warn("they were not compiled when elmokit was installed")
-        return None
-    for name, (result, arguments) in DOORS.items():
-        door = getattr(loaded, name)
-        door.restype, door.argtypes = result, arguments
-    if not loaded.elmo_choose(wanted.encode()):
-        raise UserError(f"{VARIABLE}: expected torch, portable or what this processor can do, found {wanted!r}")
-    return loaded
-
-
-def _warn(why: str) -> None:
-    warnings.warn(
-        f"elmokit runs without its native kernels, several times slower: {why}. Install it again with "
-        f"a C++ compiler, or set {VARIABLE}=torch to say that this is meant",
-        RuntimeWarning,
-        stacklevel=3,
-    )
+    """The library, or None where there is none or another choice was made."""
+    return None if chosen() in WITHOUT else _loaded()
 
 
 def variant() -> str:
-    """What runs: `avx512`, `avx2`, `portable`, or `torch` without the library."""
+    """What runs: `avx512`, `avx2`, `portable`; or `torch`, also where there is no library, or `definition`."""
     loaded = library()
-    return "torch" if loaded is None else str(loaded.elmo_variant().decode())
+    if loaded is not None:
+        return str(loaded.elmo_variant().decode())
+    return chosen() if chosen() in WITHOUT else "torch"
 
 
-def usable(*tensors: Tensor) -> bool:
-    """Can the library work on these? It knows the memory of this machine and floats of 32 bits."""
-    return library() is not None and all(tensor.dtype == torch.float32 and tensor.is_cpu for tensor in tensors)
+def available_variants() -> list[str]:
+    """The variants of the library that this processor can run, the best first; none where there is no library."""
+    return [name for name in VARIANTS if _loaded() is not None and _can(name)]
 
 
-@cache  # ctypes itself makes a new class at every call, and classes are waste that only the collector finds
-def _array_type(struct: type[S], count: int) -> type[ctypes.Array[S]]:
-    return struct * count
+def _can(name: str) -> bool:
+    try:
+        with use(name):
+            return True
+    except UserError:
+        return False
 
 
-def array_of(structs: Sequence[S]) -> ctypes.Array[S]:
-    return _array_type(type(structs[0]), len(structs))(*structs)
-
-
-def call(door: str, *arguments: object) -> None:
+def call(function: str, *arguments: object) -> None:
     loaded = library()
     assert loaded is not None
-    if getattr(loaded, door)(*arguments):
+    if getattr(loaded, function)(*arguments):
         raise MemoryError("not enough memory for a batch of this size: choose a smaller one")
+
+
+@cache
+def _loaded() -> ctypes.CDLL | None:
+    return load(Path(__file__).parent)
+
+
+def load(folder: Path) -> ctypes.CDLL | None:
+    """The library that lies in this folder; None, and a warning that says why, where there is none to be run."""
+    found = [path for suffix in EXTENSION_SUFFIXES if (path := folder / ("_native" + suffix)).is_file()]
+    if not found:
+        _warn("they were not compiled when elmokit was installed")
+        return None
+    try:
+        loaded = ctypes.CDLL(str(found[0]))
+    except OSError as error:  # compiled for another machine
+        _warn(f"they could not be loaded ({error})")
+        return None
+    difference = _difference(loaded, folder / "native")
+    if difference:  # as after a `git pull`
+        _warn(
+            f"they were compiled from other sources than those of this elmokit ({difference})",
+            "Compile them again, by `pip install -e .` in a clone",
+        )
+        return None
+    for name, (result, arguments) in SIGNATURES.items():
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, arguments
+    return loaded
+
+
+def _difference(loaded: ctypes.CDLL, native: Path) -> str | None:
+    """In what the library is another than expected: functions, version, structs or sources; None if in nothing."""
+    missing = [name for name in SIGNATURES if not hasattr(loaded, name)]
+    if missing:
+        return f"it has no {missing[0]}"
+    for name in ("elmo_version", "elmo_sources"):
+        getattr(loaded, name).restype = ctypes.c_char_p
+    loaded.elmo_bytes.restype = ctypes.c_int64
+    if (version := loaded.elmo_version().decode()) != __version__:
+        return f"its version is {version}, not {__version__}"
+    for struct in STRUCTS:
+        name, last = struct.__name__, struct._fields_[-1][0]
+        for place, expected in ((name, ctypes.sizeof(struct)), (f"{name}.{last}", getattr(struct, last).offset)):
+            if (found := loaded.elmo_bytes(place.encode())) != expected:
+                return f"{place}: {found} bytes, not {expected}"
+    if native.is_dir():  # a clone; a wheel has none
+        compiled, now = loaded.elmo_sources().decode(), sources_digest(native)
+        if compiled != now:
+            return f"{compiled}, not {now}"
+    return None
+
+
+def _warn(why: str, remedy: str = "Install it again with a C++ compiler") -> None:
+    warnings.warn(
+        f"elmokit runs without its native kernels, several times slower: {why}. {remedy}, or set {VARIABLE}=torch "
+        "to say that this is meant",
+        RuntimeWarning,
+        stacklevel=4,
+    )

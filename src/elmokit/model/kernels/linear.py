@@ -1,4 +1,4 @@
-"""Linear maps and highway layers for reading, without gradients: a row's bits do not depend on the rows beside it.
+"""Linear maps and highway layers without gradients: a row's bits do not depend on the rows beside it.
 
 Shapes: N rows, I inputs, O outputs; I' and O' are those up to whole panels.
 """
@@ -10,8 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from elmokit.model.kernels import bfloat16
-from elmokit.model.kernels.library import PANEL, Linear, call, usable
-from elmokit.model.kernels.packing import padded, panels, remembered, up_to, weights_of
+from elmokit.model.kernels.cache import remembered, weights_of
+from elmokit.model.kernels.dispatch import Path, path_for
+from elmokit.model.kernels.library import call
+from elmokit.model.kernels.packing import padded, panels, up_to
+from elmokit.model.kernels.structs import PANEL, Linear
 from elmokit.model.rows import whole_rows
 
 
@@ -28,20 +31,10 @@ class PackedLinear:
         )
 
 
-def reads(*tensors: Tensor) -> bool:
-    """Is this the way for these? Without gradients, and where the library can."""
-    return (
-        not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors))
-        and not torch.is_autocast_enabled("cpu")
-        and usable(*tensors)
-    )
-
-
 def linear(module: nn.Module, x: Tensor) -> Tensor:  # [N, I] -> [N, O]
     """module(x), by the library where it is a linear map that the library can do."""
-    if not (isinstance(module, nn.Linear) and reads(x, *weights_of(module))):
-        learns = torch.is_grad_enabled()
-        return applied(module, x) if learns else applied(module, whole_rows(x))[: len(x)]
+    if not (isinstance(module, nn.Linear) and path_for(x, *weights_of(module)) is Path.NATIVE_INFERENCE):
+        return applied(module, x) if torch.is_grad_enabled() else applied(module, whole_rows(x))[: len(x)]
     layer = _packed(module)
     x = _wide(x)
     out = x.new_empty(len(x), layer.struct.outputs)
@@ -50,8 +43,8 @@ def linear(module: nn.Module, x: Tensor) -> Tensor:  # [N, I] -> [N, O]
 
 
 def applied(module: nn.Module, x: Tensor) -> Tensor:  # [N, I] -> [N, O]
-    """module(x), with gradients; from bfloat16 where that is wanted."""
-    if isinstance(module, nn.Linear) and bfloat16.multiplies(x, *weights_of(module)):
+    """module(x), with gradients; from bfloat16 where that is asked for."""
+    if isinstance(module, nn.Linear) and path_for(x, *weights_of(module), training=True) is Path.BFLOAT16_TRAINING:
         return bfloat16.linear(x, module.weight, module.bias)
     y: Tensor = module(x)
     return y

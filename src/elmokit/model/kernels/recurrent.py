@@ -1,7 +1,7 @@
 """The LSTMs by the native library: the whole time loop of a layer, both directions at the same time.
 
-`stack` runs all layers, for reading. `layer` runs one layer of both directions, with gradients: the way back
-through time is in the library too; the weights' gradients are one large product each, after it.
+`stack` runs all layers, without gradients. `layer` runs one layer of both directions, with gradients: the backward
+pass through time is in the library too; the weights' gradients are one large product each, after it.
 
 Shapes: B rows, T steps, N tokens (the sum of the lengths), I input width, H cells, P width; H' as in layers.py.
 """
@@ -18,9 +18,12 @@ from torch.nn import functional as F
 
 from elmokit.errors import UserError
 from elmokit.model.kernels import bfloat16, bfloat16_layer
-from elmokit.model.kernels.layers import Kept, PackedLayer, by_gate, packed
-from elmokit.model.kernels.library import Pass, array_of, call
-from elmokit.model.kernels.shelf import SHELF
+from elmokit.model.kernels.buffers import BUFFERS
+from elmokit.model.kernels.cache import on_the_side, optimistic
+from elmokit.model.kernels.dispatch import Path, path_for
+from elmokit.model.kernels.layers import PackedLayer, WeightFormat, by_gate, packed
+from elmokit.model.kernels.library import call
+from elmokit.model.kernels.structs import Pass, array_of
 from elmokit.model.lstm import LSTMState, ProjectedLSTM
 
 DIRECTIONS = 2
@@ -39,7 +42,7 @@ def stack(
     hidden: Tensor,
     cell: Tensor,
     *,
-    kept: Kept = "float32",
+    weights: WeightFormat = "float32",
     ends: bool = True,
     threads: int | None = None,
 ) -> StackOutput:
@@ -56,8 +59,28 @@ def stack(
     if order is not None:
         x, lengths = x[order], lengths[order]
         hidden, cell = hidden[:, :, order], cell[:, :, order]
+    count = threads or torch.get_num_threads()
+    out = optimistic(lambda: _stack(lstms, x, lengths, hidden, cell, weights, ends, count))
+    if order is None:
+        return out
+    restored = torch.argsort(order)
+    return StackOutput(out.layers[:, restored], out.hidden[:, :, restored], out.cell[:, :, restored])
+
+
+def _stack(
+    lstms: Sequence[Sequence[ProjectedLSTM]],
+    x: Tensor,
+    lengths: Tensor,
+    hidden: Tensor,
+    cell: Tensor,
+    weights: WeightFormat,
+    ends: bool,
+    threads: int,
+) -> StackOutput:
+    """The longest rows first."""
+    config = lstms[0][0].config
     rows, steps, width = x.shape
-    layers = [packed(lstm, kept) for direction in lstms for lstm in direction]
+    layers = [packed(lstm, weights) for direction in lstms for lstm in direction]
     count = len(lstms[0])
     cells = layers[0].cells
     out = x.new_zeros(1 + count, rows, steps, 2 * width)
@@ -86,12 +109,9 @@ def stack(
         for direction in range(DIRECTIONS)
         for layer in range(count)
     ]
-    _call("elmo_forward", layers, passes, count, threads=threads)
-    cell = cell[..., : config.cells]
-    if order is not None:
-        back = torch.argsort(order)
-        out, hidden, cell = out[:, back], hidden[:, :, back], cell[:, :, back]
-    return StackOutput(out, hidden, cell)
+    with on_the_side() as hashing:
+        _call("elmo_forward", layers, passes, count, threads, *hashing.arguments)
+    return StackOutput(out, hidden, cell[..., : config.cells])
 
 
 class Repeated(NamedTuple):
@@ -130,25 +150,25 @@ def layer(
         states = [LSTMState(state.hidden[order], state.cell[order]) for state in states]
         begins = None if begins is None else begins[order]
     inputs = [(x, *state, *_weights(lstm)) for lstm, x, state in zip(lstms, xs, states)]
-    if bfloat16.multiplies(*inputs[0], *inputs[1]):
+    if path_for(*inputs[0], *inputs[1], training=True) is Path.BFLOAT16_TRAINING:
         places = [None] * DIRECTIONS
         results = bfloat16_layer.Layer.apply(lstms, lengths, begins, places, *inputs[0], *inputs[1])  # type: ignore[no-untyped-call]
     else:
         results = _Layer.apply(lstms, lengths, begins, *inputs[0], *inputs[1])  # type: ignore[no-untyped-call]
     if order is not None:
-        back = torch.argsort(order)
-        results = tuple(result[back] for result in results)
+        restored = torch.argsort(order)
+        results = tuple(result[restored] for result in results)
     return [(results[i], LSTMState(results[i + 1], results[i + 2])) for i in (0, 3)]
 
 
 def repeats(
     xs: Sequence[Tensor | Repeated], lstms: Sequence[ProjectedLSTM], lengths: Tensor
 ) -> TypeGuard[Sequence[Repeated]]:
-    """Is `layer_of_repeated` the way for these? Where each x is given once, and products are of bfloat16."""
+    """Is this for `layer_of_repeated`? Where each x is given once, and products are of bfloat16."""
     weights = (weight for lstm in lstms for weight in _weights(lstm))
     return (
         all(isinstance(x, Repeated) for x in xs)
-        and bfloat16.multiplies(*(x[0] for x in xs), *weights)
+        and path_for(*(x[0] for x in xs), *weights, training=True) is Path.BFLOAT16_TRAINING
         and longest_first(lengths) is None
     )
 
@@ -219,7 +239,7 @@ class _Layer(torch.autograd.Function):
             after_hidden = hidden.clone(memory_format=torch.contiguous_format)
             after_cell = start.clone()
             columns = (4 * cells, cells, cells, config.width)
-            gates, kept, activated, projected = (SHELF.take(tokens, count) for count in columns)
+            gates, every_cell, activated, projected = (BUFFERS.acquire(tokens, count) for count in columns)
             passes.append(
                 Pass(
                     rows=x.shape[0],
@@ -235,15 +255,15 @@ class _Layer(torch.autograd.Function):
                     hidden=after_hidden.data_ptr(),
                     cell=after_cell.data_ptr(),
                     gates=gates.data_ptr(),
-                    cells=kept.data_ptr(),
+                    cells=every_cell.data_ptr(),
                     activated=activated.data_ptr(),
                     projected=projected.data_ptr(),
                     start_cell=start.data_ptr(),
                 )
             )
-            runs.append((x, hidden, start, gates, kept, activated, projected))
+            runs.append((x, hidden, start, gates, every_cell, activated, projected))
             results += [out, after_hidden, after_cell[:, : config.cells]]
-        _call("elmo_forward", layers, passes, 1)
+        _call("elmo_forward", layers, passes, 1, torch.get_num_threads(), None, 0, None)
         ctx.lstms, ctx.layers, ctx.passes, ctx.runs = lstms, layers, passes, runs
         ctx.counted, ctx.begun = counted, begun
         return tuple(results)
@@ -252,7 +272,7 @@ class _Layer(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         if ctx.runs is None:
-            raise RuntimeError("the way back through an LSTM layer can be gone once: its gates are overwritten")
+            raise RuntimeError("an LSTM layer can run its backward pass once: its gates are overwritten")
         config, layers = ctx.lstms[0].config, ctx.layers
         cells = layers[0].cells
         works = []
@@ -263,16 +283,16 @@ class _Layer(torch.autograd.Function):
             hidden = hidden.clone(memory_format=torch.contiguous_format)
             cell = F.pad(cell, (0, cells - config.cells)).clone(memory_format=torch.contiguous_format)
             projected_gradient = torch.empty_like(projected)
-            # The same pass, the other way: its state is now a gradient.
+            # The same struct for the backward pass: its state is now a gradient.
             passed.hidden, passed.cell = hidden.data_ptr(), cell.data_ptr()
             passed.out_gradient, passed.gradient_row, passed.gradient_token = out.data_ptr(), *out.stride()[:2]
             passed.projected_gradient = projected_gradient.data_ptr()
             works.append((out, hidden, cell, projected_gradient))
-        _call("elmo_backward", layers, ctx.passes)
+        _call("elmo_backward", layers, ctx.passes, torch.get_num_threads())
         results: list[Tensor | None] = [None, None, None]
         for layer, run, work in zip(layers, ctx.runs, works):
             results += _layer_gradients(config.cells, layer, ctx.counted, ctx.begun, run, work)
-        SHELF.give_back(tensor for run in ctx.runs for tensor in run[3:])
+        BUFFERS.release(tensor for run in ctx.runs for tensor in run[3:])
         ctx.runs = None
         return tuple(results)
 
@@ -315,8 +335,5 @@ def step_order(lengths: Tensor, steps: int) -> Tensor:
     return row * steps + step
 
 
-def _call(
-    door: str, layers: Sequence[PackedLayer], passes: Sequence[Pass], *counts: int, threads: int | None = None
-) -> None:
-    structs = array_of([layer.struct for layer in layers])
-    call(door, structs, array_of(passes), DIRECTIONS, *counts, threads or torch.get_num_threads())
+def _call(function: str, layers: Sequence[PackedLayer], passes: Sequence[Pass], *others: object) -> None:
+    call(function, array_of([layer.struct for layer in layers]), array_of(passes), DIRECTIONS, *others)

@@ -1,4 +1,4 @@
-"""The LSTMs for reading where the native library cannot: PyTorch's operations, on any device, in any precision.
+"""The LSTMs without gradients by torch's operations: on any device, in any precision.
 
 As the definition, ProjectedLSTM, but only rows that still have tokens are computed, in memory that is used again.
 The directions run one after the other: two Python threads were no faster (two cores, but busy with other work).
@@ -25,12 +25,6 @@ TOKENS = 512
 Layers = list[tuple[Tensor, LSTMState]]  # of one direction: each layer's tokens, and its state after
 
 
-def fits(*tensors: Tensor) -> bool:
-    """Can `stack` work on these? What it does in place has one type, on one device."""
-    autocast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
-    return not autocast and len({(tensor.dtype, tensor.device) for tensor in tensors}) == 1
-
-
 @torch.no_grad()
 def stack(
     lstms: Sequence[Sequence[ProjectedLSTM]],
@@ -38,26 +32,28 @@ def stack(
     lengths: Tensor,
     hidden: Tensor,
     cell: Tensor,
+    *,
+    tokens: int = TOKENS,
 ) -> StackOutput:
-    """As recurrent.stack, without gradients; weights are used as they are."""
+    """As recurrent.stack; weights are used as they are. tokens: whose inputs' share is one product, at most."""
     width = x.shape[2]
     plan = _Plan.of(lengths, x.shape[1])
     ordered = plan.order.to(x.device)
     hidden_in, cell_in = (whole_rows(part[:, :, ordered], dim=2) for part in (hidden, cell))
     runs = []
     for direction in range(DIRECTIONS):
-        tokens = x.reshape(-1, width)[plan.sources[direction].to(x.device)]  # [M, P]
-        runs.append(_direction(lstms[direction], tokens, plan, hidden_in[direction], cell_in[direction]))
+        read = x.reshape(-1, width)[plan.sources[direction].to(x.device)]  # [M, P]
+        runs.append(_direction(lstms[direction], read, plan, hidden_in[direction], cell_in[direction], tokens))
     out = x.new_empty(1 + len(lstms[0]), *x.shape[:2], 2 * width)
     out[0, :, :, :width] = x
     out[0, :, :, width:] = x
     for direction, results in enumerate(runs):
         places = plan.places[direction].to(x.device)
-        for layer, (tokens, _) in enumerate(results):
-            out[1 + layer, :, :, direction * width : (direction + 1) * width] = tokens[places]
-    back = torch.argsort(plan.order).to(x.device)
+        for layer, (h, _) in enumerate(results):
+            out[1 + layer, :, :, direction * width : (direction + 1) * width] = h[places]
+    restored = torch.argsort(plan.order).to(x.device)
     after = [
-        torch.stack([torch.stack([state[part] for _, state in results]) for results in runs])[:, :, back]
+        torch.stack([torch.stack([state[part] for _, state in results]) for results in runs])[:, :, restored]
         for part in (0, 1)
     ]
     return StackOutput(out, *after)
@@ -92,28 +88,32 @@ class _Plan(NamedTuple):
         begin = torch.cat([begin, torch.tensor([total])])
         rank = torch.argsort(order).unsqueeze(1)  # [B, 1]
         at = torch.arange(steps).unsqueeze(0)  # [1, T]
-        there, back = at < counts.unsqueeze(1), counts.unsqueeze(1) - 1 - at
-        places = [torch.where(there, begin[n.clamp(0, len(real))] + rank, total) for n in (at, back)]
+        inside, reversed_at = at < counts.unsqueeze(1), counts.unsqueeze(1) - 1 - at
+        places = [torch.where(inside, begin[n.clamp(0, len(real))] + rank, total) for n in (at, reversed_at)]
         last = torch.where(ordered > 0, begin[(ordered - 1).clamp(min=0)] + torch.arange(len(order)), total)
         return _Plan(order, real.tolist(), held.tolist(), sources, places, last)
 
 
-def _direction(lstms: Sequence[ProjectedLSTM], x: Tensor, plan: _Plan, hidden: Tensor, cell: Tensor) -> Layers:
+def _direction(
+    lstms: Sequence[ProjectedLSTM], x: Tensor, plan: _Plan, hidden: Tensor, cell: Tensor, tokens: int
+) -> Layers:
     """x [M, P] -> each layer [M + 1, P] and its state after, of B rows; hidden [L, B', P], cell [L, B', H]."""
     results: Layers = []
     last = plan.last.to(x.device)
     for layer, lstm in enumerate(lstms):
-        h, after_cell = _layer(lstm, x, plan, hidden[layer], cell[layer])
+        h, after_cell = _layer(lstm, x, plan, hidden[layer], cell[layer], tokens)
         rows = len(last)
         after_hidden = torch.where((last < len(x)).unsqueeze(1), h[last], hidden[layer, :rows])
         results.append((h, LSTMState(after_hidden, after_cell[:rows])))
         if lstm.config.skip and layer > 0:
-            h[: len(x)] += x  # to what goes on, not to what the LSTM remembers
+            h[: len(x)] += x  # to what the next layer reads, not to what the LSTM remembers
         x = h[: len(x)]
     return results
 
 
-def _layer(lstm: ProjectedLSTM, x: Tensor, plan: _Plan, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+def _layer(
+    lstm: ProjectedLSTM, x: Tensor, plan: _Plan, hidden: Tensor, cell: Tensor, tokens: int
+) -> tuple[Tensor, Tensor]:
     """x [M, I], hidden [B', P], cell [B', H] -> h [M + 1, P] and the cell after each row's last token [B', H]."""
     config = lstm.config
     n = config.cells
@@ -122,10 +122,10 @@ def _layer(lstm: ProjectedLSTM, x: Tensor, plan: _Plan, hidden: Tensor, cell: Te
     by_input, by_hidden, projection = lstm.input_weight.t(), lstm.hidden_weight.t(), lstm.projection_weight.t()
     out = x.new_zeros(len(x) + 1, config.width)
     after, cell = cell.clone(), cell.clone()
-    room = x.new_empty(max((size for *_, size in _chunks(plan.held)), default=0), 4 * n)
+    room = x.new_empty(max((size for *_, size in _chunks(plan.held, tokens)), default=0), 4 * n)
     activated = torch.empty_like(cell)
     done = 0  # tokens
-    for first, stop, size in _chunks(plan.held):
+    for first, stop, size in _chunks(plan.held, tokens):
         chunk = torch.addmm(bias, x[done : done + size], by_input, out=room[:size])
         for step in range(first, stop):
             rows, real = plan.held[step], plan.real[step]
@@ -142,18 +142,18 @@ def _layer(lstm: ProjectedLSTM, x: Tensor, plan: _Plan, hidden: Tensor, cell: Te
             hidden = torch.mm(activated[:rows], projection, out=out[done : done + rows])
             if config.projection_clip is not None:
                 hidden.clamp_(-config.projection_clip, config.projection_clip)
-            going_on = plan.real[step + 1] if step + 1 < len(plan.real) else 0
-            if going_on < real:  # the others have read their last token
-                after[going_on:real] = cell[going_on:real]
+            left = plan.real[step + 1] if step + 1 < len(plan.real) else 0
+            if left < real:  # the others have read their last token
+                after[left:real] = cell[left:real]
             done += rows
     return out, after
 
 
-def _chunks(held: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """(first step, the step after the last, tokens) of runs of steps: TOKENS at most, or a single step."""
+def _chunks(held: Sequence[int], tokens: int) -> Iterator[tuple[int, int, int]]:
+    """(first step, the step after the last, tokens) of runs of steps: so many tokens at most, or a single step."""
     first, size = 0, 0
     for step, rows in enumerate(held):
-        if size and size + rows > TOKENS:
+        if size and size + rows > tokens:
             yield first, step, size
             first, size = step, 0
         size += rows

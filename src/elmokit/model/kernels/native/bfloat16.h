@@ -74,7 +74,7 @@ static void pack_rows(const T* const* rows, int64_t depth, int64_t column, int64
 }
 
 // 16 x 16 words, row by row -> column by column, `apart` words from one to the next.
-static inline void turn(__m512i* row, Pair* out, int64_t apart) {
+static inline void transpose(__m512i* row, Pair* out, int64_t apart) {
   __m512i other[16];
   for (int i = 0; i < 16; i += 2) {
     other[i] = _mm512_unpacklo_epi32(row[i], row[i + 1]);
@@ -112,7 +112,7 @@ static void pack_columns(const float* const* rows, int64_t depth, Pair* out, int
         words[r] = (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high & all, from + 16),
                                                 _mm512_maskz_loadu_ps(low & all, from));
       }
-      turn(words, to + half, PANEL);
+      transpose(words, to + half, PANEL);
     }
     if (now < 16) memcpy(out + k * PANEL, last, sizeof(Pair) * now * PANEL);
   }

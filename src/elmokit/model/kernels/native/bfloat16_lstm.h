@@ -1,4 +1,4 @@
-// lstm.h for training, from bfloat16 operands: the time loop, the way back through it, and the weights' gradients.
+// lstm.h for training, from bfloat16 operands: the time loop, its backward pass, and the weights' gradients.
 // Gates, cells and all sums are float32. Shapes and names as in kernels.h.
 #pragma once
 #include "bfloat16.h"
@@ -60,19 +60,19 @@ static void pack_projection(const Layer16& layer, const Sizes& size, int64_t p) 
   pack_columns(rows, layer.cells, layer.projection + p * PANEL * size.cells / 2, size.cells / 2);
 }
 
-static void pack_projection_back(const Layer16& layer, const Sizes& size, int64_t p) {
+static void pack_projection_transposed(const Layer16& layer, const Sizes& size, int64_t p) {
   const Array<const float*> rows(layer.width);
   for (int64_t k = 0; k < layer.width; k++) rows[k] = layer.projection_weight + k * layer.cells;
-  Pair* out = layer.projection_back + p * PANEL * size.width / 2;
+  Pair* out = layer.projection_transposed + p * PANEL * size.width / 2;
   pack_rows<float>(rows, layer.width, p * PANEL, layer.cells, out, size.width / 2);
 }
 
-static void pack_gates_back(const Layer16& layer, const Sizes& size, int64_t p) {
+static void pack_gates_transposed(const Layer16& layer, const Sizes& size, int64_t p) {
   const Side side(layer, size, p * PANEL);
   const Array<const float*> rows(size.gates);
   for (int64_t k = 0; k < size.gates; k++)
     rows[k] = row_or_null(side.hidden ? layer.hidden_weight : layer.input_weight, gate_row(layer, k), side.all);
-  Pair* out = layer.gates_back + p * PANEL * size.gates / 2;
+  Pair* out = layer.gates_transposed + p * PANEL * size.gates / 2;
   pack_rows<float>(rows, size.gates, side.column, side.all, out, size.gates / 2);
 }
 
@@ -82,8 +82,8 @@ static void pack_layer(const Layer16& layer, int64_t p) {
   const int64_t counts[] = {size.gates / PANEL, size.width / PANEL, up_to(layer.cells, PANEL) / PANEL};
   if (p < counts[0]) return pack_gates(layer, size, p);
   if ((p -= counts[0]) < counts[1]) return pack_projection(layer, size, p);
-  if ((p -= counts[1]) < counts[2]) return pack_projection_back(layer, size, p);
-  pack_gates_back(layer, size, p - counts[2]);
+  if ((p -= counts[1]) < counts[2]) return pack_projection_transposed(layer, size, p);
+  pack_gates_transposed(layer, size, p - counts[2]);
 }
 
 static inline void store16(uint16_t* p, Eight v) {
@@ -191,7 +191,7 @@ static void forward(const Layer16& layer, const Pass16& run, int64_t first, int6
   }
 }
 
-static inline void eight_units_back(const float* gates, uint16_t* gradients, const float* cell, const float* before,
+static inline void eight_units_backward(const float* gates, uint16_t* gradients, const float* cell, const float* before,
                                     const float* activated_gradient, float* cell_gradient, float clip) {
   const Eight i = load(gates), f = load(gates + 8), g = load(gates + 16), o = load(gates + 24);
   const Eight c = load(cell), da = load(activated_gradient), th = tanh(c);
@@ -214,11 +214,11 @@ static void backward(const Layer16& layer, const Pass16& run, int64_t first, int
   memset(zeros, 0, sizeof(float) * H);
   const Array<const Pair*> dhs(most), dgates(most);
   const Array<const float*> before(most);
-  const Rows das(most), backs(most);
+  const Rows das(most), input_gradients(most);
   for (int64_t r = 0; r < most; r++) {
     das[r] = activated_gradient + r * PANEL;
-    backs[r] = made + r * size.joined;  // of x, then of h of the step before
-    memcpy(backs[r] + size.inputs, pass.hidden + (first + r) * P, sizeof(float) * P);
+    input_gradients[r] = made + r * size.joined;  // of x, then of h of the step before
+    memcpy(input_gradients[r] + size.inputs, pass.hidden + (first + r) * P, sizeof(float) * P);
   }
   for (int64_t t = times.steps - 1; t >= 0; t--) {
     const int64_t n = times.rows[t], offset = times.offsets[t];
@@ -226,14 +226,14 @@ static void backward(const Layer16& layer, const Pass16& run, int64_t first, int
       const int64_t row = first + r;
       const float* given = pass.out_gradient + row * pass.gradient_row + token_at(pass, row, t) * pass.gradient_token;
       const float* h = pass.projected + (offset + r) * P;
-      const float* carried = backs[r] + size.inputs;
+      const float* carried = input_gradients[r] + size.inputs;
       for (int64_t j = 0; j < P; j++) {
         const bool inside = h[j] < layer.projection_clip && h[j] > -layer.projection_clip;
         dh[j] = inside ? carried[j] + given[j] : 0.0f;
       }
-      uint16_t* kept = run.projected_gradient + (offset + r) * size.width;
-      to_bfloat16(dh, P, kept, size.width);
-      dhs[r] = (const Pair*)kept;
+      uint16_t* stored = run.projected_gradient + (offset + r) * size.width;
+      to_bfloat16(dh, P, stored, size.width);
+      dhs[r] = (const Pair*)stored;
       dgates[r] = (const Pair*)(run.gates_gradient + (offset + r) * size.gates);
       before[r] = begins_at(pass, row, t) ? (const float*)zeros
                   : t                     ? pass.cells + (times.offsets[t - 1] + r) * H
@@ -248,26 +248,26 @@ static void backward(const Layer16& layer, const Pass16& run, int64_t first, int
         ask_for<0>(before[r] + column, units);
         ask_for<1>((const uint16_t*)dgates[r] + 4 * column, 4 * units);
       }
-      panel<1>(n, dhs, layer.projection_back + column * size.width / 2, size.width / 2, das, 0, ZEROS);
+      panel<1>(n, dhs, layer.projection_transposed + column * size.width / 2, size.width / 2, das, 0, ZEROS);
       for (int64_t r = 0; r < n; r++)
         for (int64_t unit = column; unit < column + units; unit += UNITS)
-          eight_units_back(pass.gates + (offset + r) * size.gates + 4 * unit, (uint16_t*)dgates[r] + 4 * unit,
+          eight_units_backward(pass.gates + (offset + r) * size.gates + 4 * unit, (uint16_t*)dgates[r] + 4 * unit,
                            pass.cells + (offset + r) * H + unit, before[r] + unit, das[r] + unit - column,
                            pass.cell + (first + r) * H + unit, layer.cell_clip);
     }
     for (int64_t column = 0; column < size.joined; column += PANEL)
-      panel<1>(n, dgates, layer.gates_back + column * size.gates / 2, size.gates / 2, backs, column, ZEROS);
+      panel<1>(n, dgates, layer.gates_transposed + column * size.gates / 2, size.gates / 2, input_gradients, column, ZEROS);
     for (int64_t r = 0; r < n; r++) {
       const int64_t row = first + r;
-      if (I) memcpy(run.x_gradient + (row * pass.steps + token_at(pass, row, t)) * I, backs[r], sizeof(float) * I);
+      if (I) memcpy(run.x_gradient + (row * pass.steps + token_at(pass, row, t)) * I, input_gradients[r], sizeof(float) * I);
       if (begins_at(pass, row, t)) {  // nothing before it had a part in it
-        memset(backs[r] + size.inputs, 0, sizeof(float) * P);
+        memset(input_gradients[r] + size.inputs, 0, sizeof(float) * P);
         memset(pass.cell + row * H, 0, sizeof(float) * H);
       }
     }
   }
   for (int64_t r = 0; r < most; r++)
-    memcpy(pass.hidden + (first + r) * P, backs[r] + size.inputs, sizeof(float) * P);
+    memcpy(pass.hidden + (first + r) * P, input_gradients[r] + size.inputs, sizeof(float) * P);
 }
 
 // Panels of [N, columns], summed over the tokens.

@@ -6,7 +6,8 @@
 namespace elmo {
 namespace VARIANT {
 
-// exp of what is 0 or less, within 2e-7 of the true one; 0 below -87. A NaN stays one.
+// exp of what is 0 or less, within 2e-7 of the true one; 0 below -87. A NaN stays one. The polynomial is that of expf
+// in Cephes (Stephen L. Moshier).
 static inline __m512 exp_of(__m512 x) {
   const __mmask16 there = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.0f), _CMP_NLT_UQ);
   const __m512 n = _mm512_roundscale_ps(x * 1.44269504088896341f, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

@@ -53,40 +53,40 @@ static void convolve_words(const Filters& filters, const Words& words, int64_t f
   const Array<int64_t> windows(last - first);
   for (int64_t n = first; n < last; n++)
     windows[n - first] = windows_of(words.ids + n * words.length, words.length, filters.width);
-  for (int64_t from = 0; from < filters.kept; from += PANEL) {
+  for (int64_t from = 0; from < filters.real; from += PANEL) {
     const float* panel = filters.table + from * filters.width * filters.characters;
-    const int64_t kept = smaller(PANEL, filters.kept - from);
+    const int64_t real = smaller(PANEL, filters.real - from);
     for (int64_t n = first; n < last; n++) {
       const int32_t* word = words.ids + n * words.length;
       float* features = words.features + n * words.stride + filters.column + from;
       uint8_t* where = KEEP ? words.where + n * words.stride + filters.column + from : nullptr;
-      if (kept == PANEL) {
+      if (real == PANEL) {
         convolve_word<WIDTH, KEEP>(panel, filters, word, windows[n - first], features, where);
       } else {  // the filters that complete the panel have no place among the features
         float some[PANEL];
         uint8_t at[PANEL];
         convolve_word<WIDTH, KEEP>(panel, filters, word, windows[n - first], some, at);
-        memcpy(features, some, kept * sizeof(float));
-        if (KEEP) memcpy(where, at, kept);
+        memcpy(features, some, real * sizeof(float));
+        if (KEEP) memcpy(where, at, real);
       }
     }
   }
 }
 
 template <int WIDTH>
-static void convolve_panels_back(const Filters& filters, const Words& words, int64_t first_panel,
+static void convolve_panels_backward(const Filters& filters, const Words& words, int64_t first_panel,
                                  int64_t last_panel) {
   const int64_t width = WIDTH ? WIDTH : filters.width, step = filters.characters * PANEL;
-  for (int64_t from = first_panel * PANEL; from < smaller(last_panel * PANEL, filters.kept); from += PANEL) {
+  for (int64_t from = first_panel * PANEL; from < smaller(last_panel * PANEL, filters.real); from += PANEL) {
     float* panel = filters.table_gradient + from * width * filters.characters;
-    const int64_t kept = smaller(PANEL, filters.kept - from);
+    const int64_t real = smaller(PANEL, filters.real - from);
     for (int64_t n = 0; n < words.words; n++) {
       const int32_t* word = words.ids + n * words.length;
       const float* gradient = words.features_gradient + n * words.stride + filters.column + from;
       const uint8_t* where = words.where + n * words.stride + filters.column + from;
       // About every second one is 0 after relu. No processor guesses which: find them without a branch.
       int32_t some[PANEL], count = 0;
-      for (int32_t i = 0; i < kept; i++) {
+      for (int32_t i = 0; i < real; i++) {
         some[count] = i;
         count += gradient[i] != 0;
       }
@@ -124,10 +124,10 @@ static void convolve(const Filters& filters, const Words& words, int64_t first, 
 }
 
 // Adds to the gradient of the table's panels [first_panel, last_panel), word by word: always in the same order.
-static void convolve_back(const Filters& filters, const Words& words, int64_t first_panel, int64_t last_panel) {
-#define BACK(width) convolve_panels_back<width>(filters, words, first_panel, last_panel)
-  BY_WIDTH(filters.width, BACK)
-#undef BACK
+static void convolve_backward(const Filters& filters, const Words& words, int64_t first_panel, int64_t last_panel) {
+#define BACKWARD(width) convolve_panels_backward<width>(filters, words, first_panel, last_panel)
+  BY_WIDTH(filters.width, BACKWARD)
+#undef BACKWARD
 }
 #undef BY_WIDTH
 

@@ -8,7 +8,7 @@ namespace elmo {
 constexpr int PANEL = 32;  // columns of a packed piece; eight units of four gates
 constexpr int UNITS = PANEL / 4;
 
-enum Kind : int32_t { FLOAT32 = 0, FLOAT16 = 1, INT8 = 2 };
+enum WeightFormat : int32_t { FLOAT32 = 0, FLOAT16 = 1, INT8 = 2 };
 
 // One layer of one direction, packed (layers.py). H: cells, up to a multiple of eight. P: width, Pp: up to a panel's.
 struct Layer {
@@ -19,11 +19,11 @@ struct Layer {
   const float* hidden_scale;      // [4H]
   const float* projection_scale;  // [Pp]
   const float* bias;              // [4H]
-  const float* projection_back;   // [H / 32, P, 32], transposed, for the gradients
-  const float* hidden_back;       // [4H / back, Pp / 32, back, 32]
-  int64_t inputs, cells, width, block, back;
+  const float* projection_transposed;  // [H / 32, P, 32], for the gradients
+  const float* hidden_transposed;      // [4H / transposed_block, Pp / 32, transposed_block, 32]
+  int64_t inputs, cells, width, block, transposed_block;
   float cell_clip, projection_clip;  // infinity: none
-  int32_t kind;
+  int32_t format;
 };
 
 // A layer's run over a batch. Rows are sorted, the longest first; strides count floats. A row's step t is its token
@@ -40,7 +40,7 @@ struct Pass {
   const uint8_t* begins;  // [rows, steps], by step; null: nothing begins
   float* hidden;          // [rows, P] before and after
   float* cell;            // [rows, H], as in Layer
-  // Kept for the gradients, null where none are wanted:
+  // Kept for the gradients, null where none are needed:
   float* gates;      // [N, 4H] activated; then, their gradients before activation
   float* cells;      // [N, H]
   float* activated;  // [N, H]: o tanh(c)
@@ -59,7 +59,7 @@ struct Filters {
   float* table_gradient;  // as `table`
   int64_t width, filters, characters;
   int64_t column;  // of the features where these filters begin; `filters` are padded to a panel's
-  int64_t kept;    // of `filters`, those that there are
+  int64_t real;    // of `filters`, those that do not only fill a panel
 };
 
 struct Words {
@@ -67,7 +67,7 @@ struct Words {
   int64_t words, length;
   float* features;  // [N, F] the largest over the windows, without bias
   int64_t stride;
-  uint8_t* where;  // [N, F] the window that it came from; null where no gradient is wanted
+  uint8_t* where;  // [N, F] the window that it came from; null where no gradient is needed
   const float* features_gradient;
 };
 
@@ -78,6 +78,12 @@ struct Linear {
   int64_t inputs, outputs;
 };
 
+// Bytes of a tensor, to be hashed.
+struct Span {
+  const uint8_t* bytes;
+  int64_t count;
+};
+
 constexpr int BLOCK = 48;  // rows of a linear map that a thread takes at once: 2,048 inputs each stay in the cache
 
 struct Kernels {
@@ -85,12 +91,13 @@ struct Kernels {
   void (*forward)(const Layer& layer, const Pass& pass, int64_t first, int64_t last);
   void (*backward)(const Layer& layer, const Pass& pass, int64_t first, int64_t last);
   void (*convolve)(const Filters& filters, const Words& words, int64_t first, int64_t last);
-  void (*convolve_back)(const Filters& filters, const Words& words, int64_t first_panel, int64_t last_panel);
+  void (*convolve_backward)(const Filters& filters, const Words& words, int64_t first_panel, int64_t last_panel);
   void (*linear)(const Linear& layer, const float* x, float* out, int64_t first, int64_t last, int64_t from,
                  int64_t to);
   void (*highway)(const Linear& transform, const Linear& carry, const float* x, float* out, int64_t first,
                   int64_t last, int64_t from, int64_t to);
   void (*tanh)(const float* x, float* y, int64_t count);
+  uint64_t (*digest)(const uint8_t* bytes, int64_t count, uint64_t seed);
 };
 
 // From here on: products of bfloat16 operands, with sums in float32, for training (bfloat16.h). A Pair is two of them,
@@ -118,11 +125,11 @@ struct Product {
 
 struct Layer16 {
   const float *input_weight, *hidden_weight, *bias, *projection_weight;  // the model's: [4H, I], [4H, P], [4H], [P, H]
-  float* start;           // [4H'] the bias at run time, columns as in Layer
-  Pair* gates;            // [4H' / 32, (I' + P') / 2, 32]
-  Pair* projection;       // [P' / 32, H' / 2, 32]
-  Pair* projection_back;  // [H'' / 32, P' / 2, 32]
-  Pair* gates_back;       // [(I' + P') / 32, 4H' / 2, 32]
+  float* start;                 // [4H'] the bias at run time, columns as in Layer
+  Pair* gates;                  // [4H' / 32, (I' + P') / 2, 32]
+  Pair* projection;             // [P' / 32, H' / 2, 32]
+  Pair* projection_transposed;  // [H'' / 32, P' / 2, 32]
+  Pair* gates_transposed;       // [(I' + P') / 32, 4H' / 2, 32]
   int64_t inputs, cells, width;
   float forget_bias, cell_clip, projection_clip;
 };

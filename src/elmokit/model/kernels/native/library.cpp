@@ -1,4 +1,5 @@
-// The library's doors, called by Python through ctypes: choose the variant for this processor, share out the work.
+// The library's functions, called by Python through ctypes: choose the variant for this processor, share out the work.
+#include <stddef.h>
 #include <stdlib.h>
 
 #include <algorithm>
@@ -75,46 +76,120 @@ static std::vector<int64_t> cuts(const Pass& pass, int64_t parts) {
   return ends;
 }
 
+// Memory to be hashed, in pieces of 256 kB that threads share.
+class Pieces {
+ public:
+  Pieces(const Span* spans, int64_t count) : spans(spans), count(count) {
+    for (int64_t i = 0; i < count; i++)
+      for (int64_t at = 0; at < spans[i].count; at += PIECE) places.emplace_back(i, at);
+    parts.resize(places.size());
+  }
+  int64_t size() const { return places.size(); }
+  void hash(int64_t piece) {
+    const auto [i, at] = places[piece];
+    parts[piece] = kernels().digest(spans[i].bytes + at, std::min(PIECE, spans[i].count - at), at);
+  }
+  void join(uint64_t* digests) const {  // one digest a span
+    for (int64_t i = 0; i < count; i++) digests[i] = spans[i].count;
+    for (size_t piece = 0; piece < places.size(); piece++) {
+      uint64_t& all = digests[places[piece].first];
+      all = (all ^ parts[piece]) * 0x94d049bb133111eb;
+      all ^= all >> 31;
+    }
+  }
+
+ private:
+  static constexpr int64_t PIECE = int64_t(1) << 18;
+  const Span* spans;
+  const int64_t count;
+  std::vector<std::pair<int64_t, int64_t>> places;  // a span, and where in it
+  std::vector<uint64_t> parts;
+};
+
+// The rows in as many parts as there are threads for a direction; then, by threads that have nothing else to do, what
+// is on the side.
 template <class Run>
-static int over_rows(const Pass& pass, int64_t directions, int64_t layers, int64_t threads, Run run) {
-  if (pass.rows == 0) return 0;
+static int over_rows(const Pass& pass, int64_t directions, int64_t layers, int64_t threads, Run run,
+                     Pieces* side = nullptr) {
   const int64_t parts = std::max<int64_t>(1, std::min(threads / directions, pass.rows / 8));
   const std::vector<int64_t> ends = cuts(pass, parts);
-  const int64_t groups = ends.size() - 1;
-  return share_out(directions * groups, threads, [&](int64_t task) {
+  const int64_t groups = ends.size() - 1, tasks = directions * groups, others = side ? side->size() : 0;
+  const int64_t enough = tasks + (others + 127) / 128;  // one thread hashes 32 MB while a sentence is read
+  return share_out(tasks + others, std::min(threads, enough), [&](int64_t task) {
+    if (task >= tasks) return side->hash(task - tasks);
     const int64_t direction = task / groups, group = task % groups;
     for (int64_t i = direction * layers; i < (direction + 1) * layers; i++) run(i, ends[group], ends[group + 1]);
   });
 }
 
-#define DOOR extern "C" __attribute__((visibility("default")))
+#define EXPORT extern "C" __attribute__((visibility("default")))
+#define QUOTED(name) #name
+#define TEXT(name) QUOTED(name)
 
+// What this was compiled from (setup.py): Python asks before it calls anything else.
+#ifndef ELMOKIT_VERSION
+#define ELMOKIT_VERSION unknown
+#endif
+#ifndef ELMOKIT_SOURCES
+#define ELMOKIT_SOURCES unknown
+#endif
+EXPORT const char* elmo_version() { return TEXT(ELMOKIT_VERSION); }
+EXPORT const char* elmo_sources() { return TEXT(ELMOKIT_SOURCES); }
 
-DOOR const char* elmo_variant() { return kernels().name; }
+// The bytes of a struct, by name, or where one of its fields is: "Layer", "Layer.format"; -1 for other names.
+EXPORT int64_t elmo_bytes(const char* name) {
+#define BOTH(type, field) {#type, sizeof(type)}, {#type "." #field, offsetof(type, field)}
+  static const struct { const char* name; int64_t bytes; } known[] = {
+      BOTH(Layer, format),   BOTH(Pass, start_cell), BOTH(Filters, real),    BOTH(Words, features_gradient),
+      BOTH(Linear, outputs), BOTH(Span, count),      BOTH(Operand, column),  BOTH(Product, packed),
+      BOTH(Softmax, errors), BOTH(Layer16, projection_clip), BOTH(Pass16, projection_weight_gradient)};
+#undef BOTH
+  for (const auto& each : known)
+    if (!strcmp(name, each.name)) return each.bytes;
+  return -1;
+}
+
+EXPORT const char* elmo_variant() { return kernels().name; }
 
 // 1: it is used from now on; 0: this processor cannot.
-DOOR int elmo_choose(const char* name) {
-  const Kernels* wanted = by_name(name);
-  if (!wanted) return 0;
-  chosen.store(wanted, std::memory_order_release);
+EXPORT int elmo_choose(const char* name) {
+  const Kernels* named = by_name(name);
+  if (!named) return 0;
+  chosen.store(named, std::memory_order_release);
   return 1;
 }
 
-// layers and passes [directions, layers].
-DOOR int elmo_forward(const Layer* layers, const Pass* passes, int64_t directions, int64_t count, int64_t threads) {
-  return over_rows(*passes, directions, count, threads, [&](int64_t i, int64_t first, int64_t last) {
-    kernels().forward(layers[i], passes[i], first, last);
-  });
+// One digest a span; of little memory, by no more threads than their start is worth.
+EXPORT int elmo_digest(const Span* spans, int64_t count, uint64_t* digests, int64_t threads) try {
+  Pieces pieces(spans, count);
+  const int64_t worth = 1 + pieces.size() / 16;
+  const int failed = share_out(pieces.size(), std::min(threads, worth), [&](int64_t piece) { pieces.hash(piece); });
+  pieces.join(digests);
+  return failed;
+} catch (const std::exception&) {
+  return 1;
 }
 
-DOOR int elmo_backward(const Layer* layers, const Pass* passes, int64_t directions, int64_t threads) {
+// layers and passes [directions, layers]; the spans are hashed on the side.
+EXPORT int elmo_forward(const Layer* layers, const Pass* passes, int64_t directions, int64_t count, int64_t threads,
+                        const Span* spans, int64_t spans_count, uint64_t* digests) try {
+  Pieces side(spans, spans_count);
+  auto run = [&](int64_t i, int64_t first, int64_t last) { kernels().forward(layers[i], passes[i], first, last); };
+  const int failed = over_rows(*passes, directions, count, threads, run, &side);
+  side.join(digests);
+  return failed;
+} catch (const std::exception&) {
+  return 1;
+}
+
+EXPORT int elmo_backward(const Layer* layers, const Pass* passes, int64_t directions, int64_t threads) {
   return over_rows(*passes, directions, 1, threads, [&](int64_t i, int64_t first, int64_t last) {
     kernels().backward(layers[i], passes[i], first, last);
   });
 }
 
 // Words in runs of 64: a task's features stay close together, and its panel of the table in the cache.
-DOOR int elmo_convolve(const Filters* filters, int64_t count, const Words* words, int64_t threads) {
+EXPORT int elmo_convolve(const Filters* filters, int64_t count, const Words* words, int64_t threads) {
   const int64_t runs = (words->words + 63) / 64;
   return share_out(runs * count, threads, [&](int64_t task) {
     const int64_t first = task / count * 64;
@@ -123,12 +198,12 @@ DOOR int elmo_convolve(const Filters* filters, int64_t count, const Words* words
 }
 
 // By panels, so that no two threads add to the same place.
-DOOR int elmo_convolve_back(const Filters* filters, int64_t count, const Words* words, int64_t threads) {
+EXPORT int elmo_convolve_backward(const Filters* filters, int64_t count, const Words* words, int64_t threads) {
   std::vector<std::pair<int64_t, int64_t>> tasks;
   for (int64_t i = 0; i < count; i++)
     for (int64_t at = 0; at < filters[i].filters / PANEL; at++) tasks.emplace_back(i, at);
   return share_out((int64_t)tasks.size(), threads, [&](int64_t task) {
-    kernels().convolve_back(filters[tasks[task].first], *words, tasks[task].second, tasks[task].second + 1);
+    kernels().convolve_backward(filters[tasks[task].first], *words, tasks[task].second, tasks[task].second + 1);
   });
 }
 
@@ -143,14 +218,14 @@ static int over_panels(int64_t rows, int64_t outputs, int64_t threads, Run run) 
   });
 }
 
-DOOR int elmo_linear(const Linear* layer, const float* x, float* out, int64_t rows, int64_t threads) {
+EXPORT int elmo_linear(const Linear* layer, const float* x, float* out, int64_t rows, int64_t threads) {
   if (!rows) return 0;
   return over_panels(rows, layer->outputs, threads, [&](int64_t first, int64_t last, int64_t from, int64_t to) {
     kernels().linear(*layer, x, out, first, last, from, to);
   });
 }
 
-DOOR int elmo_highway(const Linear* transform, const Linear* carry, const float* x, float* out, int64_t rows,
+EXPORT int elmo_highway(const Linear* transform, const Linear* carry, const float* x, float* out, int64_t rows,
                       int64_t threads) {
   if (!rows) return 0;
   return over_panels(rows, transform->outputs, threads, [&](int64_t first, int64_t last, int64_t from, int64_t to) {
@@ -158,7 +233,7 @@ DOOR int elmo_highway(const Linear* transform, const Linear* carry, const float*
   });
 }
 
-DOOR int elmo_tanh(const float* x, float* y, int64_t count) {
+EXPORT int elmo_tanh(const float* x, float* y, int64_t count) {
   kernels().tanh(x, y, count);
   return 0;
 }
@@ -174,14 +249,14 @@ static const Bfloat16Kernels* bfloat16() {
   return nullptr;
 }
 
-DOOR int elmo_bfloat16() { return bfloat16() != nullptr; }
+EXPORT int elmo_bfloat16() { return bfloat16() != nullptr; }
 
 template <class T>
 static std::unique_ptr<T[]> room(int64_t count) {  // not filled
   return std::unique_ptr<T[]>(new T[count]);
 }
 
-DOOR int elmo_product16(const Product* given, int64_t threads) try {
+EXPORT int elmo_product16(const Product* given, int64_t threads) try {
   Product product = *given;
   const int64_t panels = up_to(product.b.columns, PANEL) / PANEL, rows = product.a.rows;
   const auto packed = room<Pair>(panels * PANEL * ((product.b.rows + 1) / 2));
@@ -197,7 +272,7 @@ DOOR int elmo_product16(const Product* given, int64_t threads) try {
   return 1;
 }
 
-DOOR int elmo_forward16(const Layer16* layers, const Pass16* passes, int64_t directions, int64_t threads) {
+EXPORT int elmo_forward16(const Layer16* layers, const Pass16* passes, int64_t directions, int64_t threads) {
   const Bfloat16Kernels& now = *bfloat16();
   const int64_t inputs = layers->inputs, cells = layers->cells, width = layers->width;
   const int64_t panels =
@@ -209,7 +284,7 @@ DOOR int elmo_forward16(const Layer16* layers, const Pass16* passes, int64_t dir
          });
 }
 
-DOOR int elmo_backward16(const Layer16* layers, const Pass16* passes, int64_t directions, int64_t threads) {
+EXPORT int elmo_backward16(const Layer16* layers, const Pass16* passes, int64_t directions, int64_t threads) {
   const Bfloat16Kernels& now = *bfloat16();
   const int failed = over_rows(passes->pass, directions, 1, threads, [&](int64_t i, int64_t first, int64_t last) {
     now.backward(layers[i], passes[i], first, last);
@@ -230,7 +305,7 @@ DOOR int elmo_backward16(const Layer16* layers, const Pass16* passes, int64_t di
          });
 }
 
-DOOR int elmo_softmax16(const Softmax* given, int64_t threads) try {
+EXPORT int elmo_softmax16(const Softmax* given, int64_t threads) try {
   Softmax all = *given;
   const Bfloat16Kernels& now = *bfloat16();
   const int64_t words = up_to(all.words, PANEL), width = up_to(all.width, PANEL), panels = words / PANEL;
@@ -259,4 +334,4 @@ DOOR int elmo_softmax16(const Softmax* given, int64_t threads) try {
 }
 
 // The library is loaded by ctypes; Windows' linker asks for this name all the same.
-DOOR void* PyInit__native() { return nullptr; }
+EXPORT void* PyInit__native() { return nullptr; }

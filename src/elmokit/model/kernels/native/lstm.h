@@ -1,4 +1,4 @@
-// One layer of one direction over rows [first, last) of a batch, the whole time loop, and back through it.
+// One layer of one direction over rows [first, last) of a batch: the whole time loop, and its backward pass.
 // lstm.py is the definition; this is the same sums in another order.
 #pragma once
 #include "matrix.h"
@@ -13,7 +13,7 @@ constexpr int64_t CHUNK = 256;  // rows of gates that are made from the inputs i
 template <class W>
 static void product(int rows, const float* const* a, const void* weights, int64_t depth, int64_t columns,
                     float* const* c) {
-  const auto* w = (const typename W::Kept*)weights;
+  const auto* w = (const typename W::Stored*)weights;
   for (int64_t column = 0; column < columns; column += PANEL)
     panel<W>(rows, a, 0, w + column * depth, depth, c, column);
 }
@@ -22,7 +22,7 @@ static void product(int rows, const float* const* a, const void* weights, int64_
 template <class W>
 static void long_product(int rows, const float* const* a, const void* weights, int64_t depth, int64_t block,
                          int64_t columns, float* const* c) {
-  const auto* w = (const typename W::Kept*)weights;
+  const auto* w = (const typename W::Stored*)weights;
   for (int64_t k = 0; k < depth; k += block) {
     int64_t column = 0;
     for (; column + 2 * PANEL <= columns; column += 2 * PANEL)
@@ -54,105 +54,134 @@ static inline void eight_units(float* gates, const float* before, float* cell, f
   }
 }
 
+// One layer over rows [first, last), step by step, with the memory that it works in. KEEP: what the gradients need is
+// kept in the pass; else gates and activations live in memory of their own.
+template <class W, bool KEEP>
+struct ForwardPass {
+  static constexpr bool SCALED = sizeof(typename W::Stored) == 1;  // sums are multiplied by each column's scale
+
+  const Layer& layer;
+  const Pass& pass;
+  const Times& times;
+  const int64_t first, H = layer.cells, P = layer.width, padded = up_to(P, PANEL);
+  const int64_t most = times.rows[0], chunk = larger(CHUNK, most);  // rows of a step, and of gates at once
+  const Floats gate_memory{KEEP ? 0 : chunk * 4 * H}, activated_memory{KEEP ? 0 : most * H}, h_memory{most * padded};
+  const Floats zeros{larger(H, P)}, sum_memory{SCALED ? most * 2 * PANEL : 0};
+  const Array<const float*> x{chunk}, h_before{most}, cell_before{most};
+  const Rows gates{chunk}, cells{most}, activated{most}, h{most}, sums{most};
+
+  ForwardPass(const Layer& layer, const Pass& pass, const Times& times, int64_t first)
+      : layer(layer), pass(pass), times(times), first(first) {
+    memset(zeros, 0, sizeof(float) * larger(H, P));
+    memset(h_memory, 0, sizeof(float) * most * padded);
+    for (int64_t r = 0; r < most; r++) {
+      h[r] = h_memory + r * padded;
+      sums[r] = sum_memory + r * 2 * PANEL;
+      memcpy(h[r], pass.hidden + (first + r) * P, sizeof(float) * P);
+    }
+  }
+
+  void run() {
+    for (int64_t t = 0; t < times.steps;) {
+      const int64_t until = input_gates(t);
+      for (float* const* now = gates; t < until; now += times.rows[t], t++) {
+        recurrent_step(t, now);
+        project(t);
+      }
+    }
+    for (int64_t r = 0; r < most; r++) memcpy(pass.hidden + (first + r) * P, h[r], sizeof(float) * P);
+  }
+
+  // The inputs' share of the gates, for as many steps from t on as the chunk holds: returns the step after them.
+  int64_t input_gates(int64_t t) {
+    int64_t rows = 0;
+    for (; t < times.steps && (rows == 0 || rows + times.rows[t] <= chunk); t++)
+      for (int64_t r = 0; r < times.rows[t]; r++, rows++) {
+        x[rows] = input_at(first + r, t);
+        gates[rows] = KEEP ? pass.gates + (times.offsets[t] + r) * 4 * H : gate_memory + rows * 4 * H;
+        if (SCALED)
+          memset(gates[rows], 0, sizeof(float) * 4 * H);
+        else
+          memcpy(gates[rows], layer.bias, sizeof(float) * 4 * H);
+      }
+    product<W>(int(rows), x, layer.input, layer.inputs, 4 * H, gates);
+    if (SCALED)
+      for (int64_t r = 0; r < rows; r++) scale_and_add(gates[r], layer.input_scale, layer.bias, 4 * H);
+    return t;
+  }
+
+  // Gates with the share of h of the step before, and the cells that come of them: two panels of units at a time.
+  void recurrent_step(int64_t t, float* const* gates) {
+    const int n = times.rows[t];
+    for (int r = 0; r < n; r++) {
+      const bool begins = pass.begins && pass.begins[(first + r) * pass.steps + t];
+      cells[r] = pass.cell + (first + r) * H;
+      h_before[r] = begins ? zeros : h[r];
+      cell_before[r] = begins ? zeros : cells[r];
+      activated[r] = KEEP ? pass.activated + (times.offsets[t] + r) * H : activated_memory + r * H;
+    }
+    for (int64_t unit = 0, units; unit < H; unit += units) {
+      units = unit + 2 * UNITS <= H ? 2 * UNITS : UNITS;
+      add_recurrent_share(n, unit, units, gates);
+      for (int r = 0; r < n; r++)
+        for (int64_t u = unit; u < unit + units; u += UNITS)
+          eight_units<KEEP>(gates[r] + 4 * u, cell_before[r] + u, cells[r] + u, activated[r] + u, layer.cell_clip);
+    }
+    if (KEEP)
+      for (int r = 0; r < n; r++) memcpy(pass.cells + (times.offsets[t] + r) * H, cells[r], sizeof(float) * H);
+  }
+
+  void add_recurrent_share(int n, int64_t unit, int64_t units, float* const* gates) {
+    const int64_t column = 4 * unit, at = SCALED ? 0 : column;
+    const auto* weights = (const typename W::Stored*)layer.hidden + column * P;
+    if (SCALED) memset(sum_memory, 0, sizeof(float) * n * 2 * PANEL);
+    float* const* into = SCALED ? (float* const*)sums : gates;
+    if (units == 2 * UNITS)
+      two_panels<W>(n, h_before, 0, weights, PANEL * P, P, into, at);
+    else
+      panel<W>(n, h_before, 0, weights, P, into, at);
+    if (SCALED)
+      for (int r = 0; r < n; r++)
+        for (int64_t j = 0; j < 4 * units; j += 8) {
+          float* gate = gates[r] + column + j;
+          store(gate, load(gate) + load(sums[r] + j) * load(layer.hidden_scale + column + j));
+        }
+  }
+
+  // h of the step, from what its cells let out; and the layer's output.
+  void project(int64_t t) {
+    const int n = times.rows[t];
+    memset(h_memory, 0, sizeof(float) * n * padded);
+    long_product<W>(n, activated, layer.projection, H, layer.block, padded, h);
+    for (int r = 0; r < n; r++) {
+      if (SCALED) scale_and_add(h[r], layer.projection_scale, nullptr, padded);
+      for (int64_t j = 0; j < padded; j += 8) store(h[r] + j, bounded(load(h[r] + j), layer.projection_clip));
+      if (KEEP) memcpy(pass.projected + (times.offsets[t] + r) * P, h[r], sizeof(float) * P);
+      const int64_t row = first + r;
+      float* out = pass.out + row * pass.out_row + token_at(pass, row, t) * pass.out_token;
+      const float* in = input_at(row, t);
+      if (pass.skip)
+        for (int64_t j = 0; j < P; j++) out[j] = h[r][j] + in[j];
+      else
+        memcpy(out, h[r], sizeof(float) * P);
+    }
+  }
+
+  const float* input_at(int64_t row, int64_t t) const {
+    return pass.x + row * pass.x_row + token_at(pass, row, t) * pass.x_token;
+  }
+};
+
 template <class W, bool KEEP>
 static void run_forward(const Layer& layer, const Pass& pass, int64_t first, int64_t last) {
-  constexpr bool SCALED = sizeof(typename W::Kept) == 1;
   const Times times(pass, first, last);
-  const int64_t steps = times.steps, width4 = 4 * layer.cells, H = layer.cells, P = layer.width;
-  const int64_t padded = (P + PANEL - 1) / PANEL * PANEL;
-  if (!steps) return;
-  const int64_t most = times.rows[0], chunk = larger(CHUNK, most);
-  const Floats made(KEEP ? 0 : chunk * width4), acted(KEEP ? 0 : most * H), h(most * padded), zeros(larger(H, P));
-  const Floats recurrent(SCALED ? most * 2 * PANEL : 0);
-  memset(zeros, 0, sizeof(float) * larger(H, P));
-  memset(h, 0, sizeof(float) * most * padded);
-  for (int64_t r = 0; r < most; r++) memcpy(h + r * padded, pass.hidden + (first + r) * P, sizeof(float) * P);
-  const Array<const float*> x(chunk), from(most), before(most), acts(most);
-  const Rows gates(chunk), cells(most), projected(most), sums(most);
-  for (int64_t r = 0; r < most; r++) {
-    projected[r] = h + r * padded;
-    sums[r] = recurrent + r * 2 * PANEL;
-  }
-  for (int64_t t = 0; t < steps;) {
-    // The inputs' share of the gates, for as many steps as the chunk holds.
-    int64_t until = t, rows = 0;
-    while (until < steps && (rows == 0 || rows + times.rows[until] <= chunk)) {
-      for (int64_t r = 0; r < times.rows[until]; r++, rows++) {
-        x[rows] = pass.x + (first + r) * pass.x_row + token_at(pass, first + r, until) * pass.x_token;
-        gates[rows] = KEEP ? pass.gates + (times.offsets[until] + r) * width4 : made + rows * width4;
-        if (SCALED)
-          memset(gates[rows], 0, sizeof(float) * width4);
-        else
-          memcpy(gates[rows], layer.bias, sizeof(float) * width4);
-      }
-      until++;
-    }
-    product<W>(int(rows), x, layer.input, layer.inputs, width4, gates);
-    if (SCALED)
-      for (int64_t r = 0; r < rows; r++) scale_and_add(gates[r], layer.input_scale, layer.bias, width4);
-
-    for (float* const* now = gates; t < until; now += times.rows[t], t++) {
-      const int n = times.rows[t];
-      for (int r = 0; r < n; r++) {
-        const bool begins = pass.begins && pass.begins[(first + r) * pass.steps + t];
-        from[r] = begins ? (float*)zeros : projected[r];
-        float* carried = pass.cell + (first + r) * H;
-        before[r] = begins ? (float*)zeros : carried;
-        cells[r] = carried;
-        acts[r] = KEEP ? pass.activated + (times.offsets[t] + r) * H : acted + r * H;
-      }
-      const auto* w = (const typename W::Kept*)layer.hidden;
-      for (int64_t unit = 0, units; unit < H; unit += units) {
-        const int64_t column = 4 * unit;
-        const bool pair = unit + 2 * UNITS <= H;
-        units = pair ? 2 * UNITS : UNITS;
-        float* const* into = now;
-        int64_t at = column;
-        if (SCALED) {
-          memset(recurrent, 0, sizeof(float) * n * 2 * PANEL);
-          into = sums;
-          at = 0;
-        }
-        if (pair)
-          two_panels<W>(n, from, 0, w + column * P, PANEL * P, P, into, at);
-        else
-          panel<W>(n, from, 0, w + column * P, P, into, at);
-        if (SCALED)
-          for (int r = 0; r < n; r++)
-            for (int64_t j = 0; j < 4 * units; j += 8) {
-              float* gate = now[r] + column + j;
-              store(gate, load(gate) + load(sums[r] + j) * load(layer.hidden_scale + column + j));
-            }
-        for (int r = 0; r < n; r++)
-          for (int64_t u = unit; u < unit + units; u += UNITS)
-            eight_units<KEEP>(now[r] + 4 * u, before[r] + u, cells[r] + u, (float*)acts[r] + u, layer.cell_clip);
-      }
-      if (KEEP)
-        for (int r = 0; r < n; r++) memcpy(pass.cells + (times.offsets[t] + r) * H, cells[r], sizeof(float) * H);
-      memset(h, 0, sizeof(float) * n * padded);
-      long_product<W>(n, acts, layer.projection, H, layer.block, padded, projected);
-      for (int r = 0; r < n; r++) {
-        if (SCALED) scale_and_add(projected[r], layer.projection_scale, nullptr, padded);
-        for (int64_t j = 0; j < padded; j += 8)
-          store(projected[r] + j, bounded(load(projected[r] + j), layer.projection_clip));
-        if (KEEP) memcpy(pass.projected + (times.offsets[t] + r) * P, projected[r], sizeof(float) * P);
-        const int64_t row = first + r, token = token_at(pass, row, t);
-        float* out = pass.out + row * pass.out_row + token * pass.out_token;
-        const float* in = pass.x + row * pass.x_row + token * pass.x_token;
-        if (pass.skip)
-          for (int64_t j = 0; j < P; j++) out[j] = projected[r][j] + in[j];
-        else
-          memcpy(out, projected[r], sizeof(float) * P);
-      }
-    }
-  }
-  for (int64_t r = 0; r < most; r++) memcpy(pass.hidden + (first + r) * P, projected[r], sizeof(float) * P);
+  if (times.steps) ForwardPass<W, KEEP>(layer, pass, times, first).run();
 }
 
 static void forward(const Layer& layer, const Pass& pass, int64_t first, int64_t last) {
-  if (layer.kind == FLOAT16)
+  if (layer.format == FLOAT16)
     run_forward<Float16, false>(layer, pass, first, last);
-  else if (layer.kind == INT8)
+  else if (layer.format == INT8)
     run_forward<Int8, false>(layer, pass, first, last);
   else if (pass.gates)
     run_forward<Float32, true>(layer, pass, first, last);
@@ -160,7 +189,7 @@ static void forward(const Layer& layer, const Pass& pass, int64_t first, int64_t
     run_forward<Float32, false>(layer, pass, first, last);
 }
 
-static inline void eight_units_back(float* gates, const float* cell, const float* before, const float* activated_gradient,
+static inline void eight_units_backward(float* gates, const float* cell, const float* before, const float* activated_gradient,
                                     float* cell_gradient, float clip) {
   const Eight i = load(gates), f = load(gates + 8), g = load(gates + 16), o = load(gates + 24);
   const Eight c = load(cell), da = load(activated_gradient), th = tanh(c);
@@ -177,7 +206,7 @@ static inline void eight_units_back(float* gates, const float* cell, const float
 static void backward(const Layer& layer, const Pass& pass, int64_t first, int64_t last) {
   const Times times(pass, first, last);
   const int64_t steps = times.steps, H = layer.cells, P = layer.width;
-  const int64_t padded = (P + PANEL - 1) / PANEL * PANEL, deep = (H + PANEL - 1) / PANEL * PANEL;
+  const int64_t padded = up_to(P, PANEL), deep = up_to(H, PANEL);
   if (!steps) return;
   const int64_t most = times.rows[0];
   const Floats carried(most * padded), activated_gradient(most * deep), zeros(H);
@@ -206,7 +235,7 @@ static void backward(const Layer& layer, const Pass& pass, int64_t first, int64_
     }
     memset(activated_gradient, 0, sizeof(float) * n * deep);
     for (int64_t column = 0; column < deep; column += PANEL) {
-      panel<Float32>(n, dhs, 0, layer.projection_back + column * P, P, das, column);
+      panel<Float32>(n, dhs, 0, layer.projection_transposed + column * P, P, das, column);
       for (int64_t unit = column; unit < smaller(column + PANEL, H); unit += UNITS)
         for (int r = 0; r < n; r++) {
           const int64_t row = first + r;
@@ -214,7 +243,7 @@ static void backward(const Layer& layer, const Pass& pass, int64_t first, int64_
           const float* before = begins ? (const float*)zeros
                                 : t    ? pass.cells + (times.offsets[t - 1] + r) * H
                                        : pass.start_cell + row * H;
-          eight_units_back(pass.gates + (offset + r) * 4 * H + 4 * unit, pass.cells + (offset + r) * H + unit,
+          eight_units_backward(pass.gates + (offset + r) * 4 * H + 4 * unit, pass.cells + (offset + r) * H + unit,
                            before + unit, das[r] + unit, pass.cell + row * H + unit, layer.cell_clip);
         }
     }
@@ -222,7 +251,7 @@ static void backward(const Layer& layer, const Pass& pass, int64_t first, int64_
       dgates[r] = pass.gates + (offset + r) * 4 * H;
       memset(hs[r], 0, sizeof(float) * padded);
     }
-    long_product<Float32>(n, dgates, layer.hidden_back, 4 * H, layer.back, padded, hs);
+    long_product<Float32>(n, dgates, layer.hidden_transposed, 4 * H, layer.transposed_block, padded, hs);
     if (pass.begins)
       for (int r = 0; r < n; r++)
         if (pass.begins[(first + r) * pass.steps + t]) {  // nothing before it had a part in it

@@ -13,7 +13,7 @@ constexpr int DEPTH = 128;  // of a panel that stays in the first-level cache: 1
 
 // R rows x one panel, `depth` products each. Every four of them, FETCH lines of what comes next are asked for.
 template <int R, class W, int FETCH>
-static inline void tile(const float* const* a, int64_t from, const typename W::Kept* w, int depth, float* const* c,
+static inline void tile(const float* const* a, int64_t from, const typename W::Stored* w, int depth, float* const* c,
                         int64_t column, const char* next) {
   Wide sum[R][WIDES];
   const float* row[R];
@@ -52,7 +52,7 @@ static inline void tile(const float* const* a, int64_t from, const typename W::K
 }
 
 template <int R, class W, int FETCH>
-static inline void few(int rows, const float* const* a, int64_t from, const typename W::Kept* w, int depth,
+static inline void few(int rows, const float* const* a, int64_t from, const typename W::Stored* w, int depth,
                        float* const* c, int64_t column, const char* next) {
   if (rows == R)
     tile<R, W, FETCH>(a, from, w, depth, c, column, next);
@@ -61,7 +61,7 @@ static inline void few(int rows, const float* const* a, int64_t from, const type
 }
 
 template <class W, int FETCH>
-static inline void rows_of_panel(int rows, const float* const* a, int64_t from, const typename W::Kept* w, int depth,
+static inline void rows_of_panel(int rows, const float* const* a, int64_t from, const typename W::Stored* w, int depth,
                                  float* const* c, int64_t column, const char* next) {
   int r = 0;
   for (; rows - r >= ROWS && (ROWS == 1 || rows - r != ROWS + 1); r += ROWS) {
@@ -79,20 +79,20 @@ static inline void rows_of_panel(int rows, const float* const* a, int64_t from, 
 
 // rows of A at columns [from, from + depth) times one packed piece -> columns [column, column + PANEL) of C.
 template <class W>
-static inline void panel(int rows, const float* const* a, int64_t from, const typename W::Kept* w, int64_t depth,
+static inline void panel(int rows, const float* const* a, int64_t from, const typename W::Stored* w, int64_t depth,
                          float* const* c, int64_t column) {
-  float wide[DEPTH * PANEL] __attribute__((aligned(64)));  // the piece as floats, where it is kept smaller
+  float wide[DEPTH * PANEL] __attribute__((aligned(64)));  // the piece as floats, where it is stored smaller
   for (int64_t k = 0; k < depth; k += DEPTH) {
     const int now = depth - k < DEPTH ? int(depth - k) : DEPTH;
-    const typename W::Kept* piece = w + k * PANEL;
+    const typename W::Stored* piece = w + k * PANEL;
     const char* next = (const char*)(piece + (int64_t)now * PANEL);
     if (rows <= ROWS) {
       // So few rows wait for the weights: fetch as many as are used.
-      few<ROWS, W, sizeof(typename W::Kept) * 2>(rows, a, from + k, piece, now, c, column, (const char*)piece + AHEAD);
+      few<ROWS, W, sizeof(typename W::Stored) * 2>(rows, a, from + k, piece, now, c, column, (const char*)piece + AHEAD);
       continue;
     }
     const float* floats = wide;
-    if constexpr (sizeof(typename W::Kept) == sizeof(float))
+    if constexpr (sizeof(typename W::Stored) == sizeof(float))
       floats = (const float*)piece;
     else
       for (int i = 0; i < now * PANEL; i += LANES) store_wide(wide + i, W::get(piece + i));
@@ -107,7 +107,7 @@ static inline void panel(int rows, const float* const* a, int64_t from, const ty
 
 // One row times two panels: as many sums at once as the processor can add, each in the order of `tile`.
 template <class W>
-static inline void row_of_two(const float* a, const typename W::Kept* w, const typename W::Kept* other, int64_t depth,
+static inline void row_of_two(const float* a, const typename W::Stored* w, const typename W::Stored* other, int64_t depth,
                               float* c, float* d) {
   Wide sum[2][WIDES];
 #pragma GCC unroll 16
@@ -118,7 +118,7 @@ static inline void row_of_two(const float* a, const typename W::Kept* w, const t
   for (int64_t k = 0; k < depth; k++) {
     const Wide value = a[k] - Wide{};
 #pragma GCC unroll 4
-    for (int line = 0; line < int(sizeof(typename W::Kept) * PANEL + 63) / 64; line++) {
+    for (int line = 0; line < int(sizeof(typename W::Stored) * PANEL + 63) / 64; line++) {
       __builtin_prefetch((const char*)(w + k * PANEL) + AHEAD + 64 * line, 0, 2);
       __builtin_prefetch((const char*)(other + k * PANEL) + AHEAD + 64 * line, 0, 2);
     }
@@ -137,7 +137,7 @@ static inline void row_of_two(const float* a, const typename W::Kept* w, const t
 
 // Two panels that follow each other, `apart` weights from one to the next.
 template <class W>
-static inline void two_panels(int rows, const float* const* a, int64_t from, const typename W::Kept* w, int64_t apart,
+static inline void two_panels(int rows, const float* const* a, int64_t from, const typename W::Stored* w, int64_t apart,
                               int64_t depth, float* const* c, int64_t column) {
   if (rows == 1 && WIDES <= 4) {
     row_of_two<W>(a[0] + from, w, w + apart, depth, c[0] + column, c[0] + column + PANEL);

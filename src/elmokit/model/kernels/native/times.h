@@ -1,4 +1,4 @@
-// What every time loop needs, whatever its weights are kept as: which rows there are at each step, and clips.
+// What every time loop needs, whatever the format of its weights: which rows there are at each step, and clips.
 #pragma once
 #include "vector.h"
 

@@ -1,6 +1,7 @@
 // All kernels of a variant, in its own namespace. The standard headers come first, so that nothing of theirs is
 // compiled for a processor that this machine may not be.
 #include "convolution.h"
+#include "digest.h"
 #include "linear.h"
 #include "lstm.h"
 
@@ -12,8 +13,8 @@
 namespace elmo {
 const Kernels* FUNCTION(VARIANT)() {
   using namespace VARIANT;
-  static const Kernels kernels = {NAME(VARIANT), forward,  backward, convolve, convolve_back,
-                                  linear,         highway,  tanh_of};
+  static const Kernels kernels = {NAME(VARIANT), forward, backward, convolve, convolve_backward,
+                                  linear,         highway, tanh_of,  digest};
   return &kernels;
 }
 }  // namespace elmo

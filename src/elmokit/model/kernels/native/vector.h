@@ -41,14 +41,14 @@ struct Array {
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-// What weights are kept as; arithmetic is that of floats.
+// Formats of weights; arithmetic is that of floats.
 struct Float32 {
-  typedef float Kept;
+  typedef float Stored;
   static inline Wide get(const float* p) { return load_wide(p); }
 };
 
 struct Float16 {
-  typedef uint16_t Kept;
+  typedef uint16_t Stored;
   static inline Wide get(const uint16_t* p) {
 #if defined(ELMO_F16C) && LANES == 16
     return (Wide)_mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256((const __m256i*)p));
@@ -63,7 +63,7 @@ struct Float16 {
 };
 
 struct Int8 {
-  typedef int8_t Kept;
+  typedef int8_t Stored;
   static inline Wide get(const int8_t* p) {
 #if defined(ELMO_F16C) && LANES == 16
     return (Wide)_mm512_maskz_cvtepi32_ps(0xffff, _mm512_maskz_cvtepi8_epi32(0xffff, _mm_loadu_si128((const __m128i*)p)));
@@ -77,7 +77,10 @@ struct Int8 {
   }
 };
 
-// tanh as a quotient of polynomials: within 5e-7 of the true one (tests/test_kernels.py).
+// tanh as a quotient of polynomials: within 5e-7 of the true one (tests/test_kernels.py). The rational approximation,
+// its coefficients and its bound are Eigen's: generic_fast_tanh_float in Eigen/src/Core/MathFunctionsImpl.h (Copyright
+// (C) 2014 Pedro Gonnet, (C) 2016 Gael Guennebaud), which is licensed under the Mozilla Public License 2.0,
+// https://mozilla.org/MPL/2.0/.
 static inline Eight tanh(Eight x) {
   x = bounded(x, 7.90531110763549805f);
   const Eight s = x * x;
