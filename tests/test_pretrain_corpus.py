@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmokit.pretrain import corpus as prepared
-from elmokit.pretrain.corpus import PreparedCorpus, holds_paragraphs, prepare
+from elmokit.pretrain import preparation
+from elmokit.pretrain.corpus import Corpus
+from elmokit.pretrain.preparation import holds_paragraphs, prepare
 from elmokit.text.tokens import TokenizerConfig, make_tokenizer
 
 WHITESPACE = TokenizerConfig("whitespace")
 
 
-def sentences_of(corpus: PreparedCorpus) -> list[list[str]]:
+def sentences_of(corpus: Corpus) -> list[list[str]]:
     return [[corpus.types[i] for i in corpus.sentence(number)] for number in range(corpus.sentences)]
 
 
@@ -40,7 +41,7 @@ def lines() -> list[str]:
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(prepared, "_BATCH_CHARACTERS", 100)
+    monkeypatch.setattr(preparation, "_BATCH_CHARACTERS", 100)
 
 
 def test_what_is_on_disk(tmp_path):
@@ -80,7 +81,7 @@ def test_batches_and_workers_change_nothing(tmp_path, lines, monkeypatch):
     source = write(tmp_path / "t.txt", lines)
     options = {"split": False, "held_out": 0.2, "limit_tokens": 1500}
     prepare([source], tmp_path / "one", WHITESPACE, **options)
-    monkeypatch.setattr(prepared, "_BATCH_CHARACTERS", 700)
+    monkeypatch.setattr(preparation, "_BATCH_CHARACTERS", 700)
     prepare([source], tmp_path / "batches", WHITESPACE, **options)
     prepare([source], tmp_path / "workers", WHITESPACE, workers=2, **options)
     one, batches, workers = (contents(tmp_path / name) for name in ("one", "batches", "workers"))
@@ -251,19 +252,19 @@ def test_a_damaged_folder_is_refused(tmp_path):
     prepare([write(tmp_path / "t.txt", ["one two", "three"])], tmp_path / "corpus", "words")
     folder = tmp_path / "corpus" / "train"
     with pytest.raises(ValueError, match=r"no meta.json: did you mean .*train\?"):
-        PreparedCorpus.open(tmp_path / "corpus")
+        Corpus.open(tmp_path / "corpus")
     with pytest.raises(ValueError, match="not a prepared corpus"):
-        PreparedCorpus.open(tmp_path / "nowhere")
+        Corpus.open(tmp_path / "nowhere")
 
     tokens = (folder / "tokens.u32").read_bytes()
     (folder / "tokens.u32").write_bytes(tokens[:-1])
     with pytest.raises(ValueError, match=r"tokens\.u32: expected 12 bytes, found 11 bytes: prepare"):
-        PreparedCorpus.open(folder)
+        Corpus.open(folder)
     (folder / "tokens.u32").unlink()
     with pytest.raises(ValueError, match="no such file"):
-        PreparedCorpus.open(folder)
+        Corpus.open(folder)
     (folder / "tokens.u32").write_bytes(tokens[:-1] + b"\1")
-    corpus = PreparedCorpus.open(folder)
+    corpus = Corpus.open(folder)
     with pytest.raises(ValueError, match=r"tokens\.u32 has changed"):
         corpus.verify()
 
@@ -283,12 +284,12 @@ def test_a_damaged_description_is_refused(tmp_path, change, message):
     path = tmp_path / "corpus" / "train" / "meta.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(ValueError, match=message):
-        PreparedCorpus.open(path.parent)
+        Corpus.open(path.parent)
     path.write_text(path.read_text()[:-5])
     with pytest.raises(ValueError, match="not valid JSON"):
-        PreparedCorpus.open(path.parent)
+        Corpus.open(path.parent)
 
 
 def test_neither_preparing_nor_reading_needs_torch():
-    script = "import sys, elmokit.pretrain.corpus, elmokit.pretrain.windows; sys.exit('torch' in sys.modules)"
+    script = "import sys, elmokit.pretrain.preparation, elmokit.pretrain.windows; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
