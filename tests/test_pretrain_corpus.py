@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmokit.pretrain import preparation
@@ -64,6 +64,7 @@ def test_what_is_on_disk(tmp_path):
 
 
 # Not a file of control characters, which is refused as no text.
+@settings(deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc"])), max_size=20))
 def test_the_sentences_come_back(tmp_path_factory, lines):
     folder = tmp_path_factory.mktemp("prepared")
@@ -110,6 +111,7 @@ def test_held_out_lines_are_a_fixed_share_and_in_one_part_only(tmp_path, small_b
 LINES = st.lists(st.text("abc ", min_size=1), min_size=1, max_size=30)
 
 
+@settings(deadline=None)
 @given(LINES, LINES, st.randoms(use_true_random=False))
 def test_a_line_is_held_out_by_its_text_alone(tmp_path_factory, lines, others, random):
     """Files may be added, shuffled, renamed and joined: a line stays on its side, and so do equal lines."""

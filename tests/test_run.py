@@ -22,7 +22,7 @@ from elmokit.pretrain.metrics import read_metrics
 from elmokit.pretrain.recipe import load_recipe
 from elmokit.pretrain.run import Run
 from elmokit.pretrain.run_config import Budget, RunConfig
-from helpers.training import OPTIONS, SMALL, SPREAD, made_up_text, make_run
+from helpers.training import OPTIONS, SMALL, SPREAD, made_up_text, make_run, stop_after
 
 
 def tensors(folder: Path) -> dict[str, torch.Tensor]:
@@ -62,17 +62,6 @@ def test_a_run_trains_measures_saves_and_exports(tmp_path):
     assert elmo.embed(["the of and ."])[0].shape == (3, 4, 16)
     assert f"mean {measured[-1]:.2f}" in (elmo.checkpoint.card or "")
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) <= 2
-
-
-def stop_after(steps: int):
-    count = 0
-
-    def stop() -> bool:
-        nonlocal count
-        count += 1
-        return count > steps
-
-    return stop
 
 
 @pytest.mark.parametrize(

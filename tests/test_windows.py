@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmokit.pretrain.windows import Prefetch, Window, WindowStream
@@ -67,6 +67,7 @@ def state_of(streams) -> dict[str, np.ndarray]:
     return {key: np.concatenate([state[key] for state in states]) for key in states[0]}
 
 
+@settings(deadline=None)
 @given(CORPORA, SHAPES, st.integers(1, 12))
 def test_the_windows_are_the_streams_cut_up(sentences, shape, number):
     window = joined(take(WindowStream(corpus_of(sentences), **shape), number))
@@ -89,6 +90,7 @@ def test_the_windows_are_the_streams_cut_up(sentences, shape, number):
     assert window.begins.dtype == bool
 
 
+@settings(deadline=None)
 @given(CORPORA, SHAPES)
 def test_every_epoch_has_every_sentence_once(sentences, shape):
     names = [[i] for i in range(len(sentences))]  # one word each, so that all rows are as fast
@@ -100,6 +102,7 @@ def test_every_epoch_has_every_sentence_once(sentences, shape):
         assert sorted(epoch) == list(range(len(sentences)))
 
 
+@settings(deadline=None)
 @given(CORPORA, SHAPES, st.integers(0, 5), st.data())
 def test_ranks_make_the_rows_of_one_stream(sentences, shape, number, data):
     corpus, rows = corpus_of(sentences), shape["rows"]
@@ -127,6 +130,7 @@ def test_ranks_make_the_rows_of_one_stream(sentences, shape, number, data):
         np.testing.assert_array_equal(window.backward_targets[-1:], part.backward_targets)
 
 
+@settings(deadline=None)
 @given(CORPORA, SHAPES, st.integers(0, 9))
 def test_a_stream_taken_up_again_goes_on_as_it_would_have(sentences, shape, number):
     stream = WindowStream(corpus_of(sentences), **shape)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from elmokit.model.bilm import BiLM as BiLM
     from elmokit.model.elmo import ElmoLayer as ElmoLayer
     from elmokit.model.scalar_mix import ScalarMix as ScalarMix
+    from elmokit.pretrain.file_perplexity import perplexity_of_files as perplexity_of_files
     from elmokit.pretrain.perplexity import fill as fill
     from elmokit.pretrain.perplexity import perplexity as perplexity
     from elmokit.pretrain.perplexity import score as score
@@ -28,6 +29,7 @@ __all__ = [
     "finetune",
     "open_vectors",
     "perplexity",
+    "perplexity_of_files",
     "pretrain",
     "score",
 ]
@@ -42,6 +44,7 @@ _WHERE = {
     "finetune": "elmokit.pretrain.plan",
     "open_vectors": "elmokit.embed.vectors",
     "perplexity": "elmokit.pretrain.perplexity",
+    "perplexity_of_files": "elmokit.pretrain.file_perplexity",
     "score": "elmokit.pretrain.perplexity",
 }
 

@@ -59,15 +59,25 @@ SMALL = [
 ]
 
 
-def make_run(
-    folder: Path, tokens: int = 2000, settings: tuple[str, ...] = (), report_steps: int = 5, **options
-) -> Run:
+def make_run(folder: Path, tokens: int = 2000, settings: tuple[str, ...] = (), **options) -> Run:
     folder.mkdir()
     (folder / "text.txt").write_text(made_up_text(120))
     recipe = load_recipe("tiny", [*SMALL, *settings])
     prepare([folder / "text.txt"], folder / "corpus", make_tokenizer(recipe.tokenizer), split=False, held_out=0.1)
     config = RunConfig(recipe, Budget(tokens=tokens), **{"evaluations": 4, "report_steps": 5, **options})
     return Run.create(folder, config)
+
+
+def stop_after(steps: int):
+    """A stop that says so when it is asked before the step after these."""
+    count = 0
+
+    def stop() -> bool:
+        nonlocal count
+        count += 1
+        return count > steps
+
+    return stop
 
 
 OPTIONS = ["--recipe", "tiny", *(part for setting in SMALL for part in ("--set", setting)), "--held-out", "0.1"]

@@ -7,17 +7,16 @@ from functools import partial
 from pathlib import Path
 
 from elmokit.checkpoint import Checkpoint
-from elmokit.embed.embedder import Elmo
 from elmokit.errors import UserError
 from elmokit.formats.word_vectors import bilm_from_vectors
 from elmokit.pretrain.adaptation import extend_vocabulary, with_head, word_counts
+from elmokit.pretrain.any_model import AnyModel, checkpoint_of
 from elmokit.pretrain.corpus import Corpus
 from elmokit.pretrain.progress import OnProgress, Stop
 from elmokit.pretrain.recipe import Recipe
 from elmokit.pretrain.request import FINETUNE, PRETRAIN, Request, SentenceLines
 from elmokit.pretrain.step import TrainConfig
 from elmokit.pretrain.training import Start, Trained, Training
-from elmokit.sources import open_checkpoint
 from elmokit.text.corpus import BadLine, expand_sources
 
 Texts = str | Path | Sequence[str | Path]  # files, folders, patterns: see text.corpus.expand_sources
@@ -94,7 +93,7 @@ def pretrain(
 
 
 def finetune(
-    model: str | Path | Elmo | Checkpoint | None = None,
+    model: AnyModel | None = None,
     texts: Texts | None = None,
     *,
     out: str | Path,
@@ -128,9 +127,7 @@ def finetune(
                  did; "before" is the model with them added, so that both predict the same words
     recipe       its train and optimizer sections are used ("finetune"); shapes are the model's own
     """
-    if isinstance(model, Elmo):
-        model = model.checkpoint
-    name = f"sha256:{model.digest}" if isinstance(model, Checkpoint) else None if model is None else str(model)
+    name = None if model is None else _model_name(model)
     request = Request(
         defaults=FINETUNE,
         texts=_names(texts),
@@ -152,7 +149,7 @@ def finetune(
 
     def start(recipe: Recipe) -> Start:
         assert model is not None  # `Request.new_texts` has seen to it
-        checkpoint = model if isinstance(model, Checkpoint) else open_checkpoint(model)
+        checkpoint = checkpoint_of(model)
         if checkpoint.head is None:
             raise UserError(f"{name} predicts no words (it has no softmax head), so it cannot be trained further")
         if recipe.train.softmax_width not in (0, checkpoint.head.softmax_width):
@@ -172,6 +169,11 @@ def _names(texts: Texts | None) -> tuple[str, ...] | None:
     if texts is None:
         return None
     return tuple(str(text) for text in ([texts] if isinstance(texts, (str, Path)) else texts))
+
+
+def _model_name(model: AnyModel) -> str:
+    """How a run remembers what it began from: by name, or by digest where it had none."""
+    return str(model) if isinstance(model, (str, Path)) else f"sha256:{checkpoint_of(model).digest}"
 
 
 def _with_new_words(most: int, model: Checkpoint, corpus: Corpus, train: TrainConfig) -> Checkpoint:
