@@ -105,6 +105,16 @@ def test_a_model_is_trained_and_the_way_to_it_is_told(text):
         np.testing.assert_array_equal(one, two)
 
 
+def test_lines_that_are_skipped_are_told(text):
+    Path("bad.txt").write_bytes(Path(text).read_bytes() + b"\xff\n\xfe\n")
+    events = []
+    assert pretrain(
+        "bad.txt", out="run", tokens=300, on_bad_line="skip", **OPTIONS, on_progress=events.append
+    ).finished
+    assert next(event for event in events if event.message)[:2] == ("reading", 1.0)
+    assert [event.message for event in events if event.message] == ["skipped 2 lines that are not UTF-8"]
+
+
 def test_called_again_a_finished_run_is_only_opened(text):
     first = pretrain(text, out="run", tokens=600, **OPTIONS)
     before = {path: path.stat().st_mtime_ns for path in Path("run", "checkpoints").rglob("*")}
@@ -313,7 +323,7 @@ def test_finetuning_compares_before_and_after(base):
     for name, first, second in tuned.comparisons:
         assert (first, second) == (perplexity(before, texts[name]), perplexity(after, texts[name]))
     assert tuned.comparisons[0].after.mean < tuned.comparisons[0].before.mean
-    assert [event.fraction for event in events if event.stage == "comparing"] == [0, 0.5]
+    assert [event.fraction for event in events if event.stage == "comparing"] == [0, 0.5, 1]
     assert next(event.plan for event in events if event.plan).lstm == base.bilm.config.lstm  # not the recipe's
     again = finetune(base, "domain.txt", out="tuned", new_words=5, **TUNING)
     assert (again.step, len(again.comparisons)) == (tuned.step, 1)
@@ -372,8 +382,8 @@ SPREAD = """
 import sys
 from elmokit import pretrain
 events = []
-settings, tokens = sys.argv[2:], int(sys.argv[1])
-trained = pretrain("text.txt", out="run", recipe="tiny", settings=settings, tokens=tokens, on_progress=events.append)
+options = {"recipe": "tiny", "settings": sys.argv[2:], "tokens": int(sys.argv[1])}
+trained = pretrain("text.txt", out="run", **options, on_progress=events.append)
 print(trained.finished, trained.step, bool(events), trained.model.embed(["the of"])[0].shape)
 """
 

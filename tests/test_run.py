@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from elmokit import Elmo
+from elmokit.errors import UserError
 from elmokit.pretrain import checkpoints
 from elmokit.pretrain.metrics import read_metrics
 from elmokit.pretrain.recipe import load_recipe
@@ -188,13 +189,13 @@ def test_how_long_it_takes_is_told_by_the_first_steps_for_real(tmp_path, monkeyp
 
 @pytest.mark.parametrize("budget", [{}, {"tokens": 1, "hours": 1.0}, {"tokens": 0}, {"hours": -1.0}])
 def test_a_budget_is_tokens_or_hours(budget):
-    with pytest.raises(ValueError, match="budget"):
+    with pytest.raises(UserError, match="budget"):
         Budget(**budget)
 
 
 @pytest.mark.parametrize("wrong", ["evaluations", "held_out_sentences", "report_steps"])
 def test_measuring_never_is_refused(wrong):
-    with pytest.raises(ValueError, match=f"{wrong}: expected 1 or more, found 0"):
+    with pytest.raises(UserError, match=f"{wrong}: expected 1 or more, found 0"):
         RunConfig(load_recipe("tiny"), Budget(tokens=1), **{wrong: 0})
 
 

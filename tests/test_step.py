@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from elmokit.checkpoint import Checkpoint
+from elmokit.errors import UserError
 from elmokit.formats.bilm_hdf5 import write_bilm
 from elmokit.pretrain.adaptation import fresh_model
 from elmokit.pretrain.optimizer import OptimizerConfig
@@ -281,7 +282,7 @@ def test_it_learns_two_hundred_sentences_by_heart(tmp_path):
 def test_a_model_without_a_head_is_refused(corpus):
     trainer = make_trainer(corpus)
     trainer.close()
-    with pytest.raises(ValueError, match="without a softmax head"):
+    with pytest.raises(UserError, match="without a softmax head"):
         make_trainer(corpus, model=dataclasses.replace(trainer.model, head=None))
 
 
@@ -289,5 +290,5 @@ def test_a_model_without_a_head_is_refused(corpus):
     "wrong", [{"rows": 0}, {"dropout": 1.0}, {"steps": -1}, {"softmax_width": -1}, {"state": "reset"}]
 )
 def test_impossible_settings_are_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
+    with pytest.raises(UserError, match=next(iter(wrong))):
         TrainConfig(**wrong)

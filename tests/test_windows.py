@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elmokit.errors import UserError
 from elmokit.pretrain.windows import Prefetch, Window, WindowStream
 
 CORPORA = st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=9), min_size=1, max_size=12)
@@ -187,19 +188,19 @@ def test_only_the_orders_in_use_are_kept():
     ],
 )
 def test_impossible_shapes_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(UserError, match=message):
         WindowStream(corpus_of([[1]]), **{"rows": 2, "steps": 2, **options})
 
 
 def test_a_state_that_does_not_fit_is_refused():
     stream = WindowStream(corpus_of([[1], [2, 3]]), rows=2, steps=2, first_row=1)
     fitting = WindowStream(corpus_of([[1], [2, 3]]), rows=2, steps=2).state()
-    with pytest.raises(ValueError, match="no row 1"):
+    with pytest.raises(UserError, match="no row 1"):
         stream.restore({key: value[:1] for key, value in fitting.items()})
-    with pytest.raises(ValueError, match="no offset"):
+    with pytest.raises(UserError, match="no offset"):
         stream.restore({key: value for key, value in fitting.items() if key != "offset"})
     for wrong in ({"offset": np.array([0, 9])}, {"offset": np.array([0, -1])}, {"sentence": np.array([0, -1])}):
-        with pytest.raises(ValueError, match="does not fit this corpus"):
+        with pytest.raises(UserError, match="does not fit this corpus"):
             stream.restore({**fitting, **wrong})
 
 

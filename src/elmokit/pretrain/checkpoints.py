@@ -23,7 +23,7 @@ from elmokit.config import parse_json, present_names
 from elmokit.errors import UserError
 
 CHECKPOINTS, TENSORS, PROGRESS = "checkpoints", "training.safetensors", "progress.json"
-LAST = 2  # so many are left
+LAST = 2  # number of them that are left
 SECONDS_BETWEEN_TRIES = 10.0  # to write on a full disk
 
 Tensors = dict[str, Tensor]

@@ -30,6 +30,7 @@ def compare(
     for done, (name, sentences) in enumerate(texts.items()):
         on_progress(Progress("comparing", done / len(texts)))
         found.append(Comparison(name, perplexity(before, sentences), perplexity(after, sentences)))
+    on_progress(Progress("comparing", 1.0))
     return tuple(found)
 
 

@@ -35,7 +35,7 @@ class OptimizerConfig:
     weight_decay: float = 0.01  # adamw and muon, dense matrices; vectors (biases) have none
     row_weight_decay: float = 0.0  # adamw, rows of a sampled softmax, when they are touched
     momentum: float = 0.95  # muon
-    every: int = 2  # muon: a matrix is updated in every so many-th step, by as many times the rate
+    every: int = 2  # muon: steps between two updates of a matrix, each by as many times the rate
     initial_accumulator: float = 1.0  # adagrad; there is no epsilon, as in TensorFlow
 
     @property

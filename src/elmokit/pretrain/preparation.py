@@ -74,7 +74,7 @@ def prepare(
     held_out       share of the lines that is kept from training, each chosen by a hash of (seed, its text): a line
                    is on the same side wherever it stands, and so are lines that are equal.
     workers        processes that tokenize; the outcome is the same with any number.
-    limit_tokens   the training part ends with the sentence that reaches so many.
+    limit_tokens   the training part ends with the sentence that reaches this number.
     overwrite      replace an earlier preparation in `folder`; nothing else is ever replaced.
 
     The result is the same for the same text, settings and seed. Memory grows with the distinct tokens only.
@@ -159,7 +159,7 @@ class _Encoded(NamedTuple):
     lengths: NDArray[np.int64]
 
     def until(self, tokens: int) -> _Encoded:
-        """The first sentences, up to the one that reaches so many tokens."""
+        """The first sentences, up to the one that reaches this number of tokens."""
         ends = np.cumsum(self.lengths)
         kept = int(np.searchsorted(ends, tokens)) + 1
         if kept >= len(self.lengths):

@@ -48,7 +48,7 @@ class TrainConfig:
     vocabulary: int = 100_000  # words that are predicted, at most
     min_count: int = 3  # a rarer word is <UNK> when it is to be predicted; as input its characters are read
     negatives: int = 8192
-    full_softmax: int = 20_000  # up to so many words every one is computed, none sampled
+    full_softmax: int = 20_000  # up to this number of words every one is computed, none sampled
     softmax_width: int = 0  # 0: as wide as a direction's output; another width: one more linear map before it
     precision: Precision = "float32"  # of what is multiplied; bfloat16 where the processor can, else float32 again
     loss_times_steps: bool = False  # bilm-tf: gradients, and so clipping and Adagrad's sums, are T times larger
