@@ -9,7 +9,7 @@ speed   Whole training steps (forward, backward, update) on made-up Zipfian text
         Steps take turns, window by window; a pace is that of its best round. FLOPs are those of matrix products
         over distinct tokens, with and without the character CNN, which tables save us.
 learn   Recipes, one after the other, on the same text, vocabulary, held-out lines and number of tokens. Ctrl-C
-        saves; the same command goes on. Writes FOLDER/comparison.json and .png; FOLDER/runs/RECIPE holds a run.
+        saves; the same command resumes. Writes FOLDER/comparison.json and .png; FOLDER/runs/RECIPE holds a run.
 """
 
 from __future__ import annotations
@@ -46,11 +46,13 @@ from elmokit.model.kernels.bfloat16 import Precision, available
 from elmokit.model.kernels.library import variant
 from elmokit.model.language_head import LanguageHead
 from elmokit.model.lstm import LSTMState, ProjectedLSTM
-from elmokit.pretrain.corpus import PreparedCorpus, prepare
+from elmokit.pretrain.corpus import Corpus, CorpusParts
 from elmokit.pretrain.metrics import read_metrics
-from elmokit.pretrain.perplexity import Perplexity
+from elmokit.pretrain.preparation import prepare
+from elmokit.pretrain.progress import Progress
 from elmokit.pretrain.recipe import Recipe, load_recipe
-from elmokit.pretrain.run import CORPUS, RUN, Budget, Report, Run, RunConfig
+from elmokit.pretrain.run import CORPUS, Run
+from elmokit.pretrain.run_config import RUN, Budget, RunConfig
 from elmokit.pretrain.step import Trainer
 from elmokit.pretrain.windows import WindowStream
 from elmokit.text.corpus import expand_sources
@@ -144,7 +146,7 @@ def made_up_words(count: int) -> list[str]:
     return [rank + "".join(rng.choices(letters, k=int(rng.gammavariate(3, 0.3 * len(rank))))) for rank in ranks]
 
 
-def made_up_corpus(folder: Path, words: Sequence[str], tokens: int) -> PreparedCorpus:
+def made_up_corpus(folder: Path, words: Sequence[str], tokens: int) -> Corpus:
     """Sentences of 20 words on average, by Zipf and Mandelbrot: p(rank) ~ (rank + 2.7) ** -1.1.
 
     So steep, a step of 64 x 20 has as many distinct tokens as in English Wikipedia: about 960.
@@ -155,7 +157,7 @@ def made_up_corpus(folder: Path, words: Sequence[str], tokens: int) -> PreparedC
     ends = np.cumsum(1 + rng.poisson(19, 1 + tokens // 10))
     text = "".join(" ".join(words[i] for i in line) + "\n" for line in np.split(drawn, ends[ends < tokens]))
     (folder / "text.txt").write_text(text, encoding="utf-8")
-    return prepare([folder / "text.txt"], folder / CORPUS, TokenizerConfig("whitespace"), split=False)[0]
+    return prepare([folder / "text.txt"], folder / CORPUS, TokenizerConfig("whitespace"), split=False).train
 
 
 def step_flops(
@@ -306,16 +308,16 @@ def shared_recipes(names: Sequence[str], settings: Sequence[str]) -> dict[str, R
     return {name: dataclasses.replace(recipe, tokenizer=first.tokenizer) for name, recipe in recipes.items()}
 
 
-def shared_corpus(folder: Path, texts: list[str], tokenizer: TokenizerConfig, held_out: float) -> PreparedCorpus:
+def shared_corpus(folder: Path, texts: list[str], tokenizer: TokenizerConfig, held_out: float) -> Corpus:
     if not folder.exists():
         tell("reading the text")
         folder.parent.mkdir(parents=True, exist_ok=True)
         prepare(texts, folder, tokenizer, held_out=held_out)
-    corpus = PreparedCorpus.open(folder / "train")
+    corpus, held_out_corpus = CorpusParts.open(folder)
     found = corpus.meta["sources"], corpus.tokenizer, corpus.meta["held_out"]
     if found != ([str(path) for path in expand_sources(texts)], tokenizer, held_out):
         raise ValueError(f"{folder} was made from {', '.join(found[0])}, or otherwise: choose another --out")
-    if not (folder / "held-out").is_dir():
+    if held_out_corpus is None:
         raise ValueError("no line was held out, so there is nothing to measure on: give more text, or --held-out")
     return corpus
 
@@ -337,18 +339,20 @@ def train(folder: Path, config: RunConfig, stop: Callable[[], bool]) -> list[Poi
     """To the end of the budget: the curve. Or until `stop`, which ends the program."""
     run = open_run(folder, config)
 
-    def report(now: Report) -> None:
-        if sys.stderr.isatty():
+    def show(now: Progress) -> None:
+        if now.message is not None:
+            tell(now.message)
+        if now.perplexity is not None:
+            tell(
+                f"{folder.name}: {now.tokens:,} tokens, {run.seconds:,.0f} s, perplexity {now.perplexity.mean:.2f}"
+            )
+        if now.seconds_left is not None and sys.stderr.isatty():
             pace = f"{now.tokens_per_second:,.0f} tokens/s, {now.seconds_left / 60:.0f} min left"
-            print(f"\r{folder.name}: {now.progress:.1%}, {pace}  ", end="", file=sys.stderr, flush=True)
-
-    def measured(now: Perplexity) -> None:
-        tell(f"{folder.name}: {run.trainer.tokens:,} tokens, {run.seconds:,.0f} s, perplexity {now.mean:.2f}")
+            print(f"\r{folder.name}: {now.fraction:.1%}, {pace}  ", end="", file=sys.stderr, flush=True)
 
     with closing(run):
-        # A run that has come to its end already would only measure it once more.
-        if run.progress < 1 and not run.train(report, measured, tell, stop).finished:
-            raise SystemExit(f"stopped at {run.progress:.1%} of {folder.name}; the same command goes on")
+        if not run.train(show, stop).finished:
+            raise SystemExit(f"stopped at {run.progress:.1%} of {folder.name}; the same command resumes")
     rows = [row for row in read_metrics(folder) if "perplexity" in row]
     return [Point(int(row["tokens"]), row["seconds"], row["perplexity"]) for row in rows]
 

@@ -28,9 +28,11 @@ import torch
 from matplotlib.figure import Figure
 
 from elmokit.atomic import write_file
+from elmokit.pretrain.checkpoints import CHECKPOINTS
 from elmokit.pretrain.metrics import read_metrics
 from elmokit.pretrain.recipe import load_recipe
-from elmokit.pretrain.run import CHECKPOINTS, CORPUS, RUN, Budget, Run, RunConfig
+from elmokit.pretrain.run import CORPUS, Run
+from elmokit.pretrain.run_config import RUN, Budget, RunConfig
 
 MEGABYTE = 1e6
 # Okabe and Ito's colours, told apart by every kind of colour vision; markers for those who print in grey.

@@ -396,7 +396,7 @@ from pathlib import Path
 from elmokit.pretrain.run import Run
 run = Run.open(Path(sys.argv[1]))
 told = []
-run.train(tell=told.append)
+run.train(lambda now: now.message and told.append(now.message))
 print(run.trainer.precision, run.trainer.step, *told, sep="\\n")
 run.close()
 """

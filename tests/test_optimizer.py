@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load, save
 
 from elmokit.config import build, dump
+from elmokit.errors import UserError
 from elmokit.model.language_head import LanguageHead
 from elmokit.pretrain.optimizer import (
     Optimizer,
@@ -232,7 +233,7 @@ def test_a_state_of_something_else_is_refused_and_changes_nothing():
         ({**zeros, "rows.bias.exp_avg": torch.zeros(V).double()}, "rows.bias.exp_avg: .* found float64"),
     ]
     for table, message in wrong:
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(UserError, match=message):
             optimizer.load_state_dict(table)
     assert all(torch.equal(before[name], tensor) for name, tensor in optimizer.state_dict().items())
 
@@ -240,11 +241,11 @@ def test_a_state_of_something_else_is_refused_and_changes_nothing():
 def test_rows_are_there_when_the_softmax_is_sampled_and_only_then():
     head, dense = fresh()
     rows = rows_with_gradients(head, [1], torch.Generator())
-    with pytest.raises(ValueError, match="expected rows of the softmax in each step, found none"):
+    with pytest.raises(UserError, match="expected rows of the softmax in each step, found none"):
         Optimizer(dense, head, OptimizerConfig(), sampled=True, matrices=dense[:1]).step(None, 0.0)
-    with pytest.raises(ValueError, match="expected no rows of the softmax in each step, found some"):
+    with pytest.raises(UserError, match="expected no rows of the softmax in each step, found some"):
         Optimizer(dense, head, OptimizerConfig(), sampled=False, matrices=dense[:1]).step(rows, 0.0)
-    with pytest.raises(ValueError, match="call backward"):
+    with pytest.raises(UserError, match="call backward"):
         Optimizer(dense, head, OptimizerConfig(), sampled=True, matrices=dense[:1]).step(
             head.rows(torch.tensor([1])), 0.0
         )
@@ -266,7 +267,7 @@ def test_schedules(schedule, expected):
         assert rate_share(progress, config) == pytest.approx(share, abs=1e-12), progress
     assert rate_share(0.0, dataclasses.replace(config, warmup=0.0)) == 1.0
     for wrong in (-0.1, math.nan):
-        with pytest.raises(ValueError, match="progress"):
+        with pytest.raises(UserError, match="progress"):
             rate_share(wrong, config)
 
 
@@ -334,5 +335,5 @@ def test_settings_come_from_a_recipe_and_go_back():
     ],
 )
 def test_impossible_settings_are_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
+    with pytest.raises(UserError, match=next(iter(wrong))):
         OptimizerConfig(**wrong)

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elmokit.errors import UserError
 from elmokit.formats.bilm_hdf5 import write_bilm
 from elmokit.pretrain import perplexity as module
 from elmokit.pretrain.perplexity import fill, perplexity, score
@@ -164,7 +165,7 @@ def test_sentences_without_tokens_are_left_out(state):
     for one, other in zip(numbers(filter(None, found)), numbers(score(MODEL, TEXT, state=state)), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
     for nothing in ([], [[], []]):
-        with pytest.raises(ValueError, match="found no sentence with a token"):
+        with pytest.raises(UserError, match="found no sentence with a token"):
             perplexity(MODEL, nothing, state=state)
 
 
@@ -272,5 +273,5 @@ def test_a_model_that_is_being_trained_is_left_as_it_was(training):
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_read(call, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(UserError, match=message):
         call()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-import pathlib
+from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+import elmokit
+from elmokit import Elmo
 from elmokit.cli.fill import fill as fill_command
 from elmokit.cli.perplexity import perplexity as perplexity_command
 from elmokit.cli.score import score as score_command
+from elmokit.errors import UserError
 from elmokit.pretrain.perplexity import fill, perplexity, score
 from helpers.language_models import MODEL, TEXT, WORDS, without_head
 from helpers.models import SENTENCES
@@ -31,14 +34,14 @@ def elmo_command(tmp_path, monkeypatch):
 
     def run(*arguments, **options):
         result = CliRunner().invoke(app, list(arguments), **options)
-        failed = isinstance(result.exception, ValueError)
+        failed = isinstance(result.exception, UserError)
         return result.exception if failed else result.exit_code, result.stdout, result.stderr
 
     return run
 
 
 def test_a_text_of_unknown_words_is_remarked_on(elmo_command):
-    pathlib.Path("strange.txt").write_text("xyzzy plugh xyzzy\n")
+    Path("strange.txt").write_text("xyzzy plugh xyzzy\n")
     _, out, messages = elmo_command("perplexity", "model", "strange.txt", "--json")
     assert json.loads(out)["unknown"] == 1
     assert "100 % of the words are unknown" in messages
@@ -86,6 +89,29 @@ def test_score_prints_columns_or_json_a_sentence(elmo_command):
     assert [[t["token"] for t in line["tokens"]] for line in lines] == [[t.token for t in s] for s in expected]
     assert lines[1]["forward"] == pytest.approx(sum(token.forward for token in expected[1][1:]), abs=1e-4)
     assert lines[3] == {"tokens": [], "forward": 0, "backward": 0}  # an empty line
+
+
+@pytest.mark.parametrize(
+    "model", ["model", Path("model"), MODEL, Elmo(MODEL)], ids=["name", "path", "open", "Elmo"]
+)
+def test_what_a_command_tells_is_one_call_for_any_model(elmo_command, model):
+    assert elmokit.perplexity_of_files(model, ["text.txt", "text.txt"]) == perplexity(MODEL, [*TEXT, *TEXT])
+    assert elmokit.perplexity(model, SENTENCES, tokenizer="whitespace") == perplexity(MODEL, TEXT)
+    assert list(elmokit.score(model, SENTENCES)) == list(
+        score(MODEL, [sentence.split() for sentence in SENTENCES])
+    )
+    assert elmokit.fill(model, "He sat on the ___ .", top=3) == fill(MODEL, "He sat on the ___ .".split(), top=3)
+
+
+def test_files_are_told_of_as_they_are_read(elmo_command):
+    Path("bad.txt").write_bytes(b"the bank .\n\xff\nHe sat .\n")
+    events = []
+    found = elmokit.perplexity_of_files("model", ["bad.txt"], on_bad_line="skip", on_progress=events.append)
+    assert [event.perplexity.sentences for event in events[:-1]] == [1, 2]
+    assert events[-2].perplexity == found
+    assert events[-1].message == "skipped 1 lines that are not UTF-8"
+    assert all(event.stage == "measuring" and 0 < event.fraction <= 1 for event in events)
+    assert elmokit.perplexity_of_files("model", "bad.txt", on_bad_line="skip", limit=1) == events[0].perplexity
 
 
 def test_fill_prints_candidates(elmo_command):

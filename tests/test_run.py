@@ -17,11 +17,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from elmokit import Elmo
-from elmokit.pretrain import run as run_module
+from elmokit.errors import UserError
+from elmokit.pretrain import checkpoints
 from elmokit.pretrain.metrics import read_metrics
 from elmokit.pretrain.recipe import load_recipe
-from elmokit.pretrain.run import Budget, Run, RunConfig
-from helpers.training import OPTIONS, SMALL, SPREAD, made_up_text, make_run
+from elmokit.pretrain.run import Run
+from elmokit.pretrain.run_config import Budget, RunConfig
+from helpers.training import OPTIONS, SMALL, SPREAD, made_up_text, make_run, stop_after
 
 
 def tensors(folder: Path) -> dict[str, torch.Tensor]:
@@ -37,11 +39,16 @@ def assert_same(one: Path, two: Path) -> None:
 
 def test_a_run_trains_measures_saves_and_exports(tmp_path):
     run = make_run(tmp_path / "run")
-    reports = []
-    outcome = run.train(reports.append)
+    events = []
+    outcome = run.train(events.append)
     run.close()
     assert outcome.finished
-    assert reports[-1].result.loss < reports[0].result.loss
+    losses = [event.loss for event in events if event.loss is not None]
+    assert losses[-1] < losses[0]
+    assert [event.fraction for event in events] == sorted(event.fraction for event in events)
+    assert [e.perplexity.mean for e in events if e.stage == "measuring"] == [
+        row["perplexity"] for row in read_metrics(tmp_path / "run") if "perplexity" in row
+    ]
     rows = read_metrics(tmp_path / "run")
     seconds = [row["cpu_seconds"] for row in rows]
     assert seconds == sorted(seconds)
@@ -56,17 +63,6 @@ def test_a_run_trains_measures_saves_and_exports(tmp_path):
     assert elmo.embed(["the of and ."])[0].shape == (3, 4, 16)
     assert f"mean {measured[-1]:.2f}" in (elmo.checkpoint.card or "")
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) <= 2
-
-
-def stop_after(steps: int):
-    count = 0
-
-    def stop() -> bool:
-        nonlocal count
-        count += 1
-        return count > steps
-
-    return stop
 
 
 @pytest.mark.parametrize(
@@ -156,9 +152,9 @@ def test_a_damaged_last_checkpoint_falls_back_to_the_one_before(tmp_path):
 
 def test_a_full_disk_makes_training_wait(tmp_path, monkeypatch):
     run = make_run(tmp_path / "run")
-    monkeypatch.setattr(run_module, "SECONDS_BETWEEN_TRIES", 0.0)
+    monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN_TRIES", 0.0)
     tries = 0
-    save = run_module.save_file
+    save = checkpoints.save_file
 
     def full_at_first(*arguments):
         nonlocal tries
@@ -167,36 +163,39 @@ def test_a_full_disk_makes_training_wait(tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         save(*arguments)
 
-    monkeypatch.setattr(run_module, "save_file", full_at_first)
-    told = []
-    assert run.train(tell=told.append).finished
+    monkeypatch.setattr(checkpoints, "save_file", full_at_first)
+    events = []
+    assert run.train(events.append).finished
     run.close()
+    told = [event.message for event in events if event.message]
     assert (
         told[:2]
         == [f"the disk is full, training waits: free some space for {tmp_path / 'run' / 'checkpoints'}"] * 2
     )
 
 
-def test_trying_out_steps_for_the_plan_leaves_no_trace(tmp_path):
-    whole = make_run(tmp_path / "whole")
-    whole.train()
-    whole.close()
-    run = make_run(tmp_path / "run")
-    assert run.estimate() > 0
-    run.train()
+def test_how_long_it_takes_is_told_by_the_first_steps_for_real(tmp_path, monkeypatch):
+    """Nothing is tried out, so nothing need be kept to take it back: the state is gathered only to be saved."""
+    run = make_run(tmp_path / "run", report_steps=1000)
+    gathered, events, gather = [], [], run.trainer.state_dict
+    monkeypatch.setattr(run.trainer, "state_dict", lambda: gathered.append(run.trainer.step) or gather())
+    run.train(events.append)
     run.close()
-    assert_same(tmp_path / "whole", tmp_path / "run")
+    (told,) = [event for event in events if event.seconds_left is not None]
+    assert (told.step, told.fraction) == (2, told.tokens / 2000)
+    assert told.seconds_left == pytest.approx((2000 - told.tokens) / told.tokens_per_second)
+    assert gathered == [run.trainer.step]
 
 
 @pytest.mark.parametrize("budget", [{}, {"tokens": 1, "hours": 1.0}, {"tokens": 0}, {"hours": -1.0}])
 def test_a_budget_is_tokens_or_hours(budget):
-    with pytest.raises(ValueError, match="budget"):
+    with pytest.raises(UserError, match="budget"):
         Budget(**budget)
 
 
 @pytest.mark.parametrize("wrong", ["evaluations", "held_out_sentences", "report_steps"])
 def test_measuring_never_is_refused(wrong):
-    with pytest.raises(ValueError, match=f"{wrong}: expected 1 or more, found 0"):
+    with pytest.raises(UserError, match=f"{wrong}: expected 1 or more, found 0"):
         RunConfig(load_recipe("tiny"), Budget(tokens=1), **{wrong: 0})
 
 
@@ -227,7 +226,7 @@ def test_how_often_and_on_how_much_to_measure(elmo_command):
     assert code == 0, err
     assert sum("perplexity" in row for row in read_metrics(Path("run"))) == 3
     run = Run.open(Path("run"))
-    assert run.held_out.sentences > 4
+    assert run.corpus.held_out.sentences > 4
     assert len(list(run.held_out_sentences())) == 4
     assert run.measured.sentences == 4
     run.close()
@@ -262,7 +261,7 @@ def wait_for(path, process):
 
 
 @pytest.mark.slow
-def test_interrupted_the_command_ends_well_and_says_how_to_go_on_and_killed_it_loses_little(tmp_path):
+def test_interrupted_the_command_ends_well_and_says_how_to_resume_and_killed_it_loses_little(tmp_path):
     (tmp_path / "text.txt").write_text(made_up_text(120))
     arguments = ["text.txt", "--out", "run", "--tokens", "40000", "--threads", "1", *OPTIONS]
     with start([*arguments, "--checkpoint-minutes", "0.001"], tmp_path) as process:
@@ -291,7 +290,7 @@ def test_interrupted_the_command_ends_well_and_says_how_to_go_on_and_killed_it_l
     [(False, 0, "adamw"), (False, 5, "adamw"), (True, 0, "adamw"), (True, 5, "adamw"), (True, 5, "muon")],
 )
 def test_two_processes_train_as_one_does(tmp_path, sampled, softmax_width, kind):
-    """The same rows, shared: the same losses. And a run goes on at another number of processes."""
+    """The same rows, shared: the same losses. And a run resumes at another number of processes."""
     changes = ["train.full_softmax=1", "train.negatives=12"] if sampled else []
     curves = {}
     for name in ("one", "two"):
@@ -326,7 +325,7 @@ def test_two_processes_train_as_one_does(tmp_path, sampled, softmax_width, kind)
         curves[name] = [row["loss"] for row in read_metrics(folder) if "loss" in row]
     assert len(curves["one"]) > 20
     np.testing.assert_allclose(curves["one"], curves["two"], atol=1e-4)
-    # what two processes saved, one can go on with
+    # what two processes saved, one can resume
     again = Run.open(tmp_path / "two")
     assert again.trainer.state.hidden.shape[2] == 8
     again.close()
@@ -350,7 +349,7 @@ def test_two_processes_begin_a_run_together_and_a_budget_of_hours_ends_for_both(
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds the ranks by /proc")
-def test_a_process_that_dies_ends_the_run_with_a_message_and_the_run_goes_on_later(tmp_path):
+def test_a_process_that_dies_ends_the_run_with_a_message_and_the_run_resumes_later(tmp_path):
     make_run(tmp_path / "run", tokens=10**7, checkpoint_seconds=0.5).close()
     command = [
         sys.executable,

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elmokit.errors import UserError
 from elmokit.pretrain.windows import Prefetch, Window, WindowStream
 
 CORPORA = st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=9), min_size=1, max_size=12)
@@ -67,6 +68,7 @@ def state_of(streams) -> dict[str, np.ndarray]:
     return {key: np.concatenate([state[key] for state in states]) for key in states[0]}
 
 
+@settings(deadline=None)
 @given(CORPORA, SHAPES, st.integers(1, 12))
 def test_the_windows_are_the_streams_cut_up(sentences, shape, number):
     window = joined(take(WindowStream(corpus_of(sentences), **shape), number))
@@ -89,6 +91,7 @@ def test_the_windows_are_the_streams_cut_up(sentences, shape, number):
     assert window.begins.dtype == bool
 
 
+@settings(deadline=None)
 @given(CORPORA, SHAPES)
 def test_every_epoch_has_every_sentence_once(sentences, shape):
     names = [[i] for i in range(len(sentences))]  # one word each, so that all rows are as fast
@@ -100,6 +103,7 @@ def test_every_epoch_has_every_sentence_once(sentences, shape):
         assert sorted(epoch) == list(range(len(sentences)))
 
 
+@settings(deadline=None)
 @given(CORPORA, SHAPES, st.integers(0, 5), st.data())
 def test_ranks_make_the_rows_of_one_stream(sentences, shape, number, data):
     corpus, rows = corpus_of(sentences), shape["rows"]
@@ -127,6 +131,7 @@ def test_ranks_make_the_rows_of_one_stream(sentences, shape, number, data):
         np.testing.assert_array_equal(window.backward_targets[-1:], part.backward_targets)
 
 
+@settings(deadline=None)
 @given(CORPORA, SHAPES, st.integers(0, 9))
 def test_a_stream_taken_up_again_goes_on_as_it_would_have(sentences, shape, number):
     stream = WindowStream(corpus_of(sentences), **shape)
@@ -183,19 +188,19 @@ def test_only_the_orders_in_use_are_kept():
     ],
 )
 def test_impossible_shapes_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(UserError, match=message):
         WindowStream(corpus_of([[1]]), **{"rows": 2, "steps": 2, **options})
 
 
 def test_a_state_that_does_not_fit_is_refused():
     stream = WindowStream(corpus_of([[1], [2, 3]]), rows=2, steps=2, first_row=1)
     fitting = WindowStream(corpus_of([[1], [2, 3]]), rows=2, steps=2).state()
-    with pytest.raises(ValueError, match="no row 1"):
+    with pytest.raises(UserError, match="no row 1"):
         stream.restore({key: value[:1] for key, value in fitting.items()})
-    with pytest.raises(ValueError, match="no offset"):
+    with pytest.raises(UserError, match="no offset"):
         stream.restore({key: value for key, value in fitting.items() if key != "offset"})
     for wrong in ({"offset": np.array([0, 9])}, {"offset": np.array([0, -1])}, {"sentence": np.array([0, -1])}):
-        with pytest.raises(ValueError, match="does not fit this corpus"):
+        with pytest.raises(UserError, match="does not fit this corpus"):
             stream.restore({**fitting, **wrong})
 
 

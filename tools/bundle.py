@@ -26,10 +26,11 @@ from elmokit.analysis.probes.senses import probe_senses
 from elmokit.analysis.probes.tagging import probe_tags
 from elmokit.atomic import write_file
 from elmokit.checkpoint import Checkpoint
-from elmokit.pretrain.corpus import PreparedCorpus
+from elmokit.pretrain.corpus import Corpus, CorpusParts
 from elmokit.pretrain.metrics import read_metrics
 from elmokit.pretrain.perplexity import perplexity
-from elmokit.pretrain.run import CORPUS, MODEL, RUN
+from elmokit.pretrain.run import CORPUS, MODEL
+from elmokit.pretrain.run_config import RUN
 
 ROOT = Path(__file__).parent.parent
 LANGUAGES = {"en": "English", "ko": "Korean"}
@@ -40,13 +41,13 @@ TEXTS = {
 }
 LIMITS = {
     "en": """- Small, and trained for hours on two cores: predictions are far from those of a large model, and a longer
-  training would go on to improve them (see the curve).
+  training would improve them (see the curve).
 - The text is encyclopaedic, or a century old and more: speech of today, code, social media and technical fields are
   strange to it. `elmo finetune` teaches it a domain.
 - Wikipedia and old novels hold the biases of who wrote them, of whom and when; the vectors carry them.
 - Tokens are cut as the Penn Treebank does; text cut otherwise is read less well.""",
     "ko": """- Small, and trained for hours on two cores: predictions are far from those of a large model, and a longer
-  training would go on to improve them (see the curve).
+  training would improve them (see the curve).
 - The text is encyclopaedic, in the plain written style: speech, reviews and messages are strange to it.
   `elmo finetune` teaches it a domain.
 - Tokens are eojeol. Words with their particles are many, so more of them than in English are unknown as predictions
@@ -56,10 +57,9 @@ LIMITS = {
 GLOVE = "vectors/glove.6B.100d.50k.txt.xz"
 
 
-def measure(elmo: Elmo, run: Path, language: str, data: Path, console: Console) -> dict[str, Any]:
+def measure(elmo: Elmo, held_out: Corpus, language: str, data: Path, console: Console) -> dict[str, Any]:
     """Everything that the card states, by layer where there are layers."""
-    held_out = PreparedCorpus.open(run / CORPUS / "held-out")
-    sentences = [[held_out.types[t] for t in held_out.sentence(i)] for i in range(held_out.sentences)]
+    sentences = [held_out.words(i) for i in range(held_out.sentences)]
     facts: dict[str, Any] = {}
     for state in ("zero", "carry"):
         console.print(f"perplexity, state {state}")
@@ -100,12 +100,11 @@ def percent(shares: list[float]) -> str:
     return " | ".join(f"{100 * share:.1f}" for share in shares)
 
 
-def write_card(name: str, run: Path, model: Checkpoint, facts: dict[str, Any]) -> str:
+def write_card(name: str, run: Path, corpus: Corpus, model: Checkpoint, facts: dict[str, Any]) -> str:
     language = name[:2]
     config = json.loads((run / RUN).read_bytes())
     train, optimizer, lstm = (config["recipe"]["train"], config["recipe"]["optimizer"], model.bilm.config.lstm)
     last = [row for row in read_metrics(run) if "perplexity" in row][-1]
-    corpus = PreparedCorpus.open(run / CORPUS / "train")
     zero, carry, pos, pairs = (facts[key] for key in ("perplexity_zero", "perplexity_carry", "pos", "pairs"))
     assert model.head is not None
     sizes = [sum(p.numel() for p in module.parameters()) for module in (model.bilm, model.head)]
@@ -206,12 +205,14 @@ def main() -> None:
     model = Checkpoint.load(run / MODEL)
     model.save(target, weights="float16", overwrite=True)
     shipped = Elmo.from_pretrained(target)  # as it is shipped: rounded
-    facts = measure(shipped, run, name[:2], arguments.data, console)
+    corpus, held_out = CorpusParts.open(run / CORPUS)
+    assert held_out is not None, "nothing was held out to measure on"
+    facts = measure(shipped, held_out, name[:2], arguments.data, console)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
     facts = {"elmokit": __version__, "commit": commit.stdout.strip(), **facts}
     docs.mkdir(parents=True, exist_ok=True)
     write_file(docs / "figures.json", json.dumps(facts, indent=1, default=str).encode())
-    model.card = write_card(name, run, model, facts)
+    model.card = write_card(name, run, corpus, model, facts)
     model.save(target, weights="float16", overwrite=True)
     rows = read_metrics(run)
     kept = [row for i, row in enumerate(rows) if "perplexity" in row or i % 25 == 0]

@@ -7,20 +7,17 @@ from pathlib import Path
 import numpy as np
 
 from elmokit.pretrain.adaptation import fresh_model
-from elmokit.pretrain.corpus import prepare
 from elmokit.pretrain.optimizer import OptimizerConfig
+from elmokit.pretrain.preparation import prepare
 from elmokit.pretrain.recipe import Recipe, load_recipe
-from elmokit.pretrain.run import Budget, Run, RunConfig
+from elmokit.pretrain.run import Run
+from elmokit.pretrain.run_config import Budget, RunConfig
 from elmokit.pretrain.step import TrainConfig, Trainer
 from elmokit.text.tokens import TokenizerConfig, make_tokenizer
 from helpers.models import small_config
 
 DEFAULT = OptimizerConfig()
-
-
 FAST = OptimizerConfig(learning_rate=0.01)
-
-
 WORDS = "the of and to in a is was he for it with as his on be at by had not are but from or have an they".split()
 
 
@@ -67,8 +64,20 @@ def make_run(folder: Path, tokens: int = 2000, settings: tuple[str, ...] = (), *
     (folder / "text.txt").write_text(made_up_text(120))
     recipe = load_recipe("tiny", [*SMALL, *settings])
     prepare([folder / "text.txt"], folder / "corpus", make_tokenizer(recipe.tokenizer), split=False, held_out=0.1)
-    config = RunConfig(recipe, Budget(tokens=tokens), evaluations=4, report_steps=5, **options)
+    config = RunConfig(recipe, Budget(tokens=tokens), **{"evaluations": 4, "report_steps": 5, **options})
     return Run.create(folder, config)
+
+
+def stop_after(steps: int):
+    """A stop that says so when it is asked before the step after these."""
+    count = 0
+
+    def stop() -> bool:
+        nonlocal count
+        count += 1
+        return count > steps
+
+    return stop
 
 
 OPTIONS = ["--recipe", "tiny", *(part for setting in SMALL for part in ("--set", setting)), "--held-out", "0.1"]

@@ -14,7 +14,7 @@ def fill(
     sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="With one gap, written ___ .")],
     *,
     model: Model,
-    top: Annotated[int, typer.Option(min=1, help="So many candidates.")] = 10,
+    top: Annotated[int, typer.Option(min=1, help="Number of candidates.")] = 10,
     tokenizer: Tokenizer = None,
     as_json: AsJson = False,
 ) -> None:
@@ -28,13 +28,8 @@ def fill(
     `elmo fill "He went to the ___ ." --model MODEL --top 5`
     """
     from elmokit.pretrain.perplexity import fill
-    from elmokit.sources import open_checkpoint
-    from elmokit.text.tokens import TokenizerConfig, make_tokenizer
 
-    checkpoint = open_checkpoint(model)
-    config = checkpoint.tokenizer
-    splitter = make_tokenizer(TokenizerConfig(tokenizer, config.normalize) if tokenizer else config)
-    candidates = fill(checkpoint, splitter.tokens(sentence), top=top)
+    candidates = fill(model, sentence, top=top, tokenizer=tokenizer)
     if as_json:
         rows = [candidate._asdict() for candidate in candidates]
         typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))

@@ -1,4 +1,4 @@
-"""elmo finetune: a trained model goes on learning on the text of a domain."""
+"""elmo finetune: a trained model learns the text of a domain."""
 
 from __future__ import annotations
 
@@ -7,30 +7,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmokit.cli.shared.options import OnBadLine, Threads, use_threads
+from elmokit.cli.shared.options import Threads, use_threads
 from elmokit.cli.shared.training import (
+    BadLines,
     CheckpointMinutes,
     Epochs,
     Evaluations,
-    HeldOut,
     HeldOutSentences,
     Hours,
     Out,
+    Resume,
     Sentences,
     Settings,
     Tokens,
     Workers,
-    check_out,
-    make_budget,
-    prepare_text,
-    show_plan,
     tell_outcome,
-    train,
+    watching,
 )
 from elmokit.errors import UserError
 
 if TYPE_CHECKING:
-    from elmokit.pretrain.run import Run
+    from elmokit.pretrain.comparison import Comparison
 
 
 def finetune(
@@ -39,28 +36,35 @@ def finetune(
     *,
     out: Out,
     general: Annotated[Path | None, typer.Option(help="Text of another kind, to see what is forgotten.")] = None,
-    new_words: Annotated[int, typer.Option(min=0, help="Words to add to the vocabulary, at most.")] = 0,
+    new_words: Annotated[
+        int | None,
+        typer.Option(min=0, help="Number of words to add to the vocabulary, at most.", show_default="0"),
+    ] = None,
     recipe: Annotated[
-        str, typer.Option(help="A recipe whose train and optimizer sections are used.")
-    ] = "finetune",
+        str | None,
+        typer.Option(help="A recipe whose train and optimizer sections are used.", show_default="finetune"),
+    ] = None,
     settings: Settings = None,
     tokens: Tokens = None,
     epochs: Epochs = None,
     hours: Hours = None,
-    held_out: HeldOut = 0.02,
-    held_out_sentences: HeldOutSentences = 2000,
-    evaluations: Evaluations = 20,
-    sentences: Sentences = "auto",
-    on_bad_line: OnBadLine = "refuse",
+    held_out: Annotated[
+        float | None, typer.Option(min=0, max=0.5, help="Share of the lines to measure on.", show_default="0.02")
+    ] = None,
+    held_out_sentences: HeldOutSentences = None,
+    evaluations: Evaluations = None,
+    sentences: Sentences = None,
+    on_bad_line: BadLines = None,
     workers: Workers = 1,
     threads: Threads = None,
-    checkpoint_minutes: CheckpointMinutes = 5.0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in OUT.")] = False,
+    checkpoint_minutes: CheckpointMinutes = None,
+    resume: Resume = False,
 ) -> None:
-    """Go on training a model on the text of a domain, once over it by default (paper, section 3.4).
+    """Train a model further on the text of a domain, once over it by default (paper, section 3.4).
 
     Shows perplexity before and after, on held-out text of the domain and, with --general, on other text. Words
-    that are added begin as <UNK> did; "before" is the model with them added, so both have one vocabulary.
+    that are added begin as <UNK> did; "before" is the model with them added, so both have one vocabulary. In
+    Python: `elmokit.finetune`.
 
     Examples:
 
@@ -69,91 +73,49 @@ def finetune(
     `elmo finetune my-elmo/model tweets/ --out twitter-elmo --new-words 5000 --epochs 2`
 
     `elmo finetune --out twitter-elmo --resume`
+
+    `elmo finetune --out twitter-elmo --resume --epochs 4` (longer than was planned, or shorter)
     """
+    if resume and (model or texts):
+        raise UserError("--resume takes the model and text that the run began with: leave MODEL and TEXT out")
     use_threads(threads)
-    from elmokit.pretrain.ranks import Ranks
-    from elmokit.pretrain.run import START, Run, RunConfig
+    from elmokit.pretrain.plan import finetune
 
-    ranks = Ranks.from_environment()
-    try:
-        if resume:
-            if model or texts:
-                raise UserError("--resume goes on with the model and text that the run began with: leave them out")
-            run = Run.open(out, ranks)
-        else:
-            if not model or not texts:
-                raise UserError("expected a model and the text of a domain, or --resume")
-            from elmokit.pretrain.adaptation import extend_vocabulary, word_counts
-            from elmokit.pretrain.recipe import load_recipe
-            from elmokit.sources import open_checkpoint
-
-            if ranks.first:  # the others may come after it has begun to write
-                check_out(out)
-            start = open_checkpoint(model)
-            if start.head is None:
-                raise UserError(
-                    f"{model} predicts no words (it has no softmax head), so it cannot be trained further"
-                )
-            chosen = load_recipe(recipe, settings or [])
-            if chosen.train.softmax_width not in (0, start.head.softmax_width):
-                raise UserError(
-                    f"train.softmax_width: expected the model's own, {start.head.softmax_width}, or 0, "
-                    f"found {chosen.train.softmax_width}: finetuning keeps the model's softmax"
-                )
-            corpus = prepare_text(
-                texts, out, start.tokenizer, chosen.train.seed, held_out, sentences, on_bad_line, workers, ranks
-            )
-            if ranks.first:
-                if new_words:
-                    count = chosen.train.min_count
-                    start = extend_vocabulary(start, word_counts(corpus), most=new_words, min_count=count)
-                start.save(out / START)
-            ranks.sum(0.0)  # the others wait for the first
-            budget = make_budget(corpus, tokens, epochs, hours, default=1)
-            config = RunConfig(
-                chosen,
-                budget,
-                tuple(texts),
-                evaluations=evaluations,
-                held_out_sentences=held_out_sentences,
-                checkpoint_seconds=60 * checkpoint_minutes,
-            )
-            run = Run.create(out, config, ranks)
-        try:
-            show_plan(run, run.estimate())
-            outcome = train(run, ranks)
-        finally:
-            run.close()
-        if ranks.first:
-            tell_outcome(run, outcome, "finetune")
-            if outcome.finished:
-                _compare(run, general)
-    finally:
-        ranks.close()
+    with watching() as watch:
+        trained = finetune(
+            model,
+            texts or None,
+            out=out,
+            general=general,
+            new_words=new_words,
+            recipe=recipe,
+            settings=settings or None,
+            tokens=tokens,
+            epochs=epochs,
+            hours=hours,
+            held_out=held_out,
+            held_out_sentences=held_out_sentences,
+            evaluations=evaluations,
+            sentences=sentences,
+            on_bad_line=on_bad_line,
+            checkpoint_minutes=checkpoint_minutes,
+            workers=workers,
+            resume=resume,
+            on_progress=watch.on_progress,
+            stop=watch.stop,
+        )
+    tell_outcome(trained, out, "finetune")
+    show_comparisons(trained.comparisons)
 
 
-def _compare(run: Run, general: Path | None) -> None:
+def show_comparisons(comparisons: tuple[Comparison, ...]) -> None:
     """Perplexity before and after, on the domain and on other text."""
+    if not comparisons:
+        return
     from rich.console import Console
     from rich.table import Table
 
-    from elmokit.checkpoint import Checkpoint
-    from elmokit.pretrain.perplexity import perplexity
-    from elmokit.pretrain.run import MODEL, START
-    from elmokit.text.corpus import LineReader
-    from elmokit.text.tokens import make_tokenizer
-
-    texts: dict[str, list[list[str]]] = {}
-    if run.held_out is not None:
-        texts["domain, held out"] = list(run.held_out_sentences())
-    if general is not None:
-        tokenizer = make_tokenizer(run.trainer.model.tokenizer)
-        with LineReader(general) as lines:
-            sentences = [tokenizer.tokens(s) for line in lines for s in tokenizer.sentences(line.text)]
-        texts[f"general ({general})"] = sentences[: run.config.held_out_sentences]
-    before, after = (Checkpoint.load(run.folder / name) for name in (START, MODEL))
     table = Table("text", "perplexity before", "after", "unknown words")
-    for name, sentences in texts.items():
-        first, second = (perplexity(model, sentences) for model in (before, after))
-        table.add_row(name, f"{first.mean:.2f}", f"{second.mean:.2f}", f"{100 * second.unknown:.1f} %")
+    for text, before, after in comparisons:
+        table.add_row(text, f"{before.mean:.2f}", f"{after.mean:.2f}", f"{100 * after.unknown:.1f} %")
     Console().print(table)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -13,11 +13,7 @@ import typer
 from elmokit.cli.shared.options import AsJson, OnBadLine, Split, Threads, Tokenizer, use_threads
 
 if TYPE_CHECKING:
-    from elmokit.checkpoint import Checkpoint
-    from elmokit.pretrain.perplexity import Perplexity
-    from elmokit.text.corpus import BadLine
-    from elmokit.text.tokens import Tokenizer as Splitter
-
+    from elmokit.pretrain.progress import Progress
 
 MOSTLY = 0.5  # of the words: more unknown ones than that, and the figure says little
 
@@ -37,11 +33,11 @@ def perplexity(
     split: Split = False,
     tokenizer: Tokenizer = None,
     on_bad_line: OnBadLine = "refuse",
-    limit: Annotated[int | None, typer.Option(min=1, help="Read so many sentences at most.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Number of sentences to read, at most.")] = None,
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
-    """How well a model predicts a text, one sentence a line: exp of the mean negative log likelihood of a token.
+    """How well a model predicts a text, one sentence per line: exp of the mean negative log likelihood per token.
 
     Forward is each word and the sentence's end given what is before it, backward each word and its beginning given
     what is after it. Unknown words count, as `<UNK>`: compare only models of the same vocabulary and tokenizer.
@@ -53,14 +49,22 @@ def perplexity(
     `elmo perplexity MODEL book.txt.gz --split --state zero --limit 1000 --json`
     """
     use_threads(threads)
+    from elmokit.pretrain.file_perplexity import perplexity_of_files
     from elmokit.sources import open_checkpoint
-    from elmokit.text.tokens import TokenizerConfig, make_tokenizer
 
     checkpoint = open_checkpoint(model)
-    config = checkpoint.tokenizer
-    splitter = make_tokenizer(TokenizerConfig(tokenizer, config.normalize) if tokenizer else config)
     begun = time.monotonic()
-    result = _run(checkpoint, _Texts(texts, splitter, split, on_bad_line), state, limit)
+    with _progress() as on_progress:
+        result = perplexity_of_files(
+            checkpoint,
+            texts,
+            state=state,
+            split=split,
+            tokenizer=tokenizer,
+            on_bad_line=on_bad_line,
+            limit=limit,
+            on_progress=on_progress,
+        )
     seconds = time.monotonic() - begun
     if result.unknown > MOSTLY:
         typer.echo(
@@ -81,52 +85,29 @@ def perplexity(
     table.columns[1].justify = "right"
     Console().print(table)
     unknown = f"{result.unknown:.2%} of the words unknown"
-    typer.echo(f"{result.predictions:,} predictions a direction, {unknown}, {seconds:.1f} s")
+    typer.echo(f"{result.predictions:,} predictions per direction, {unknown}, {seconds:.1f} s")
 
 
-class _Texts:
-    """The sentences of several files, one after the other, and how far they have been read."""
-
-    def __init__(self, paths: list[str], tokenizer: Splitter, split: bool, on_bad_line: BadLine) -> None:
-        from elmokit.text.corpus import LineReader
-
-        self.paths, self.tokenizer, self.split, self.on_bad_line = paths, tokenizer, split, on_bad_line
-        self.fraction: float | None = None
-        self.skipped = 0
-        for path in paths:  # what is not there is said at once, not after the files before it
-            with LineReader(path):
-                pass
-
-    def __iter__(self) -> Iterator[list[str]]:
-        from elmokit.text.corpus import LineReader
-
-        for number, path in enumerate(self.paths):
-            with LineReader(path, self.on_bad_line) as lines:
-                for line in lines:
-                    here = lines.fraction()
-                    self.fraction = None if here is None else (number + here) / len(self.paths)
-                    for text in self.tokenizer.sentences(line.text) if self.split else [line.text]:
-                        if tokens := self.tokenizer.tokens(text):
-                            yield tokens
-                self.skipped += len(lines.skipped)
-
-
-def _run(checkpoint: Checkpoint, texts: _Texts, state: Literal["carry", "zero"], limit: int | None) -> Perplexity:
+@contextmanager
+def _progress() -> Iterator[Callable[[Progress], None]]:
+    from rich import progress
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    from elmokit.pretrain.perplexity import perplexity
-
-    columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), TextColumn("{task.fields[done]}"))
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    columns = (
+        progress.BarColumn(),
+        progress.TaskProgressColumn(),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.fields[done]}"),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("reading", total=None, done="")
 
-        def report(so_far: Perplexity) -> None:
-            fraction = so_far.sentences / limit if limit else texts.fraction
-            done = f"{so_far.sentences:,} sentences, perplexity {so_far.mean:,.2f}"
-            bar.update(task, total=None if fraction is None else 1.0, completed=fraction or 0.0, done=done)
+        def show(now: Progress) -> None:
+            if now.message is not None:
+                bar.console.print(now.message, highlight=False, soft_wrap=True)
+            if now.perplexity is not None:
+                done = f"{now.perplexity.sentences:,} sentences, perplexity {now.perplexity.mean:,.2f}"
+                total = None if now.fraction is None else 1.0
+                bar.update(task, total=total, completed=now.fraction or 0.0, done=done)
 
-        result = perplexity(checkpoint, islice(texts, limit), state=state, report=report)
-    if texts.skipped:
-        typer.echo(f"skipped {texts.skipped:,} lines that are not UTF-8", err=True)
-    return result
+        yield show

@@ -7,26 +7,22 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.shared.options import OnBadLine, Threads, use_threads
+from elmokit.cli.shared.options import Threads, use_threads
 from elmokit.cli.shared.training import (
+    BadLines,
     CheckpointMinutes,
     Epochs,
     Evaluations,
-    HeldOut,
     HeldOutSentences,
     Hours,
     Out,
+    Resume,
     Sentences,
     Settings,
     Tokens,
     Workers,
-    check_out,
-    make_budget,
-    open_text,
-    prepare_text,
-    show_plan,
     tell_outcome,
-    train,
+    watching,
 )
 from elmokit.errors import UserError
 
@@ -39,8 +35,9 @@ def pretrain(
     *,
     out: Out,
     recipe: Annotated[
-        str, typer.Option(help="tiny, small, medium, original, published, or a TOML file.")
-    ] = "small",
+        str | None,
+        typer.Option(help="tiny, small, medium, original, published, or a TOML file.", show_default="small"),
+    ] = None,
     settings: Settings = None,
     vectors: Annotated[
         Path | None, typer.Option(help="word2vec, GloVe or fastText: words by these vectors, not by characters.")
@@ -48,20 +45,23 @@ def pretrain(
     tokens: Tokens = None,
     epochs: Epochs = None,
     hours: Hours = None,
-    held_out: HeldOut = 0.005,
-    held_out_sentences: HeldOutSentences = 2000,
-    evaluations: Evaluations = 20,
-    sentences: Sentences = "auto",
-    on_bad_line: OnBadLine = "refuse",
+    held_out: Annotated[
+        float | None, typer.Option(min=0, max=0.5, help="Share of the lines to measure on.", show_default="0.005")
+    ] = None,
+    held_out_sentences: HeldOutSentences = None,
+    evaluations: Evaluations = None,
+    sentences: Sentences = None,
+    on_bad_line: BadLines = None,
     workers: Workers = 1,
     threads: Threads = None,
-    checkpoint_minutes: CheckpointMinutes = 5.0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in OUT.")] = False,
+    checkpoint_minutes: CheckpointMinutes = None,
+    resume: Resume = False,
 ) -> None:
     """Train a bidirectional language model on your own text.
 
-    It tokenizes the text once, builds the vocabulary, prints the plan and trains. Ctrl-C saves and says how to
-    go on. Held-out perplexity is measured with the full softmax, --evaluations times on the way.
+    It tokenizes the text once, builds the vocabulary, prints the plan and trains, 10 epochs if nothing else is
+    said. Ctrl-C saves and says how to resume. Held-out perplexity is measured with the full softmax, --evaluations
+    times on the way. In Python: `elmokit.pretrain`.
 
     Examples:
 
@@ -75,54 +75,30 @@ def pretrain(
 
     `torchrun --nproc-per-node 4 -m elmokit pretrain --out my-elmo --resume`
     """
+    if resume and texts:
+        raise UserError("--resume takes the text that the run began with: leave TEXT out")
     use_threads(threads)
-    from elmokit.pretrain.ranks import Ranks
-    from elmokit.pretrain.run import START, Run, RunConfig
+    from elmokit.pretrain.plan import pretrain
 
-    ranks = Ranks.from_environment()
-    try:
-        if resume:
-            if texts:
-                raise UserError("--resume goes on with the text that the run began with: leave TEXT out")
-            budget = None
-            if any(value is not None for value in (tokens, epochs, hours)):
-                budget = make_budget(open_text(out), tokens, epochs, hours, default=10)
-            run = Run.open(out, ranks, budget)
-        else:
-            if not texts:
-                raise UserError("no text given: name files or folders, or --resume a run")
-            from elmokit.pretrain.recipe import load_recipe
-
-            if ranks.first:  # the others may come after it has begun to write
-                check_out(out)
-            chosen = load_recipe(recipe, settings or [])
-            corpus = prepare_text(
-                texts, out, chosen.tokenizer, chosen.train.seed, held_out, sentences, on_bad_line, workers, ranks
-            )
-            if vectors is not None and ranks.first:
-                from elmokit.formats.word_vectors import bilm_from_vectors
-                from elmokit.pretrain.adaptation import with_head
-
-                start = bilm_from_vectors(vectors, chosen, seed=chosen.train.seed)
-                with_head(start, corpus, chosen.train).save(out / START)
-            ranks.sum(0.0)  # the others wait for the first
-            budget = make_budget(corpus, tokens, epochs, hours, default=10)
-            config = RunConfig(
-                chosen,
-                budget,
-                tuple(texts),
-                evaluations=evaluations,
-                held_out_sentences=held_out_sentences,
-                checkpoint_seconds=60 * checkpoint_minutes,
-            )
-            run = Run.create(out, config, ranks)
-        try:
-            seconds = run.estimate()  # by all ranks: it takes steps
-            show_plan(run, seconds)
-            outcome = train(run, ranks)
-        finally:
-            run.close()
-        if ranks.first:
-            tell_outcome(run, outcome, "pretrain")
-    finally:
-        ranks.close()
+    with watching() as watch:
+        trained = pretrain(
+            texts or None,
+            out=out,
+            recipe=recipe,
+            settings=settings or None,
+            vectors=vectors,
+            tokens=tokens,
+            epochs=epochs,
+            hours=hours,
+            held_out=held_out,
+            held_out_sentences=held_out_sentences,
+            evaluations=evaluations,
+            sentences=sentences,
+            on_bad_line=on_bad_line,
+            checkpoint_minutes=checkpoint_minutes,
+            workers=workers,
+            resume=resume,
+            on_progress=watch.on_progress,
+            stop=watch.stop,
+        )
+    tell_outcome(trained, out, "pretrain")

@@ -19,7 +19,7 @@ def score(
         str, typer.Argument(metavar="MODEL", help="A folder, a bundled name, or owner/name on the hub.")
     ],
     source: Annotated[
-        str, typer.Argument(metavar="[FILE|-]", help="One sentence a line; also .gz .bz2 .xz .zst; - is stdin.")
+        str, typer.Argument(metavar="[FILE|-]", help="One sentence per line; also .gz .bz2 .xz .zst; - is stdin.")
     ] = "-",
     *,
     state: Annotated[
@@ -30,14 +30,14 @@ def score(
     on_bad_line: OnBadLine = "refuse",
     threads: Threads = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a line of JSON a sentence instead of columns.")
+        bool, typer.Option("--json", help="Print a line of JSON per sentence instead of columns.")
     ] = False,
 ) -> None:
     """How probable each token is, given those before it (forward) and given those after it (backward).
 
-    Prints a line a token: the token, log p forward, log p backward, and 1 for an unknown word (scored as `<UNK>`),
-    with tabs between them and an empty line after each sentence. Nothing predicts `<S>` forward or `</S>`
-    backward: these fields are empty.
+    Prints a line per token: the token, log p forward, log p backward, and 1 for an unknown word (scored as
+    `<UNK>`), with tabs between them and an empty line after each sentence. Nothing predicts `<S>` forward or
+    `</S>` backward: these fields are empty.
 
     Examples:
 
@@ -47,17 +47,13 @@ def score(
     """
     use_threads(threads)
     from elmokit.pretrain.perplexity import BATCH_TOKENS, score
-    from elmokit.sources import open_checkpoint
     from elmokit.text.corpus import LineReader
-    from elmokit.text.tokens import TokenizerConfig, make_tokenizer
 
-    checkpoint = open_checkpoint(model)
-    config = checkpoint.tokenizer
-    splitter = make_tokenizer(TokenizerConfig(tokenizer, config.normalize) if tokenizer else config)
     waiting = source == "-" and sys.stdin.isatty()  # somebody types: answer each line
     with LineReader(source, on_bad_line) as lines:
-        sentences = (splitter.tokens(line.text) for line in lines)
-        for scores in score(checkpoint, sentences, state=state, batch_tokens=1 if waiting else BATCH_TOKENS):
+        sentences = (line.text for line in lines)
+        batch_tokens = 1 if waiting else BATCH_TOKENS
+        for scores in score(model, sentences, state=state, tokenizer=tokenizer, batch_tokens=batch_tokens):
             typer.echo(_as_json(scores) if as_json else _as_columns(scores))
     if lines.skipped:
         typer.echo(f"skipped {len(lines.skipped):,} lines that are not UTF-8", err=True)

@@ -12,20 +12,20 @@ from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM
 from elmokit.model.language_head import LanguageHead
 from elmokit.model.seeding import seeded
-from elmokit.pretrain.corpus import PreparedCorpus
+from elmokit.pretrain.corpus import Corpus
 from elmokit.pretrain.recipe import Recipe
 from elmokit.pretrain.step import TrainConfig
 from elmokit.text.vocabulary import UNKNOWN, Vocabulary
 
 
-def fresh_model(recipe: Recipe, corpus: PreparedCorpus) -> Checkpoint:
+def fresh_model(recipe: Recipe, corpus: Corpus) -> Checkpoint:
     """An untrained model of the recipe's shapes for the corpus's words."""
     with seeded(recipe.train.seed):
         bilm = BiLM(recipe.model)
     return with_head(Checkpoint(bilm, recipe.mapper, recipe.tokenizer), corpus, recipe.train)
 
 
-def with_head(model: Checkpoint, corpus: PreparedCorpus, config: TrainConfig) -> Checkpoint:
+def with_head(model: Checkpoint, corpus: Corpus, config: TrainConfig) -> Checkpoint:
     """The model with a fresh softmax over the corpus's words."""
     counts = word_counts(corpus)
     vocabulary = Vocabulary.from_counts(counts, size=config.vocabulary, min_count=config.min_count)
@@ -56,5 +56,5 @@ def extend_vocabulary(model: Checkpoint, counts: Mapping[str, int], *, most: int
     return dataclasses.replace(model, vocabulary=vocabulary, head=head)
 
 
-def word_counts(corpus: PreparedCorpus) -> dict[str, int]:
+def word_counts(corpus: Corpus) -> dict[str, int]:
     return dict(zip(corpus.types, (int(count) for count in corpus.counts)))

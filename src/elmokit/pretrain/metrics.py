@@ -13,7 +13,7 @@ NEED_EXTRA = "pip install 'elmokit[train]'"
 
 
 class Metrics:
-    """One JSON object a line. `length` says how far the file goes at a checkpoint, for taking it up there."""
+    """One JSON object per line. `length` is how far the file goes at a checkpoint, to resume from there."""
 
     def __init__(self, folder: Path, length: int = 0) -> None:
         self.path = folder / FILE

@@ -1,7 +1,7 @@
 """Updates: dense parameters, rows of the softmax, the learning rate's schedule, clipping. Muon is in muon.py.
 
 `Optimizer` ties them. Its state is a flat table of tensors, ready for safetensors; a run that saves and loads it
-goes on to the same bits.
+resumes to the same bits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from elmokit.pretrain.muon import Muon
 @dataclass(frozen=True)
 class OptimizerConfig:
     kind: Literal["adamw", "muon", "adagrad"] = "adamw"
-    learning_rate: float = 1e-3  # at its highest; Adagrad wants more (the published models had 0.2)
+    learning_rate: float = 1e-3  # at its highest; Adagrad needs more (the published models had 0.2)
     schedule: Literal["cosine", "linear", "trapezoid", "constant"] = "cosine"  # after the warm-up
     warmup: float = 0.02  # share of the budget, from 0 up to the full rate
     cooldown: float = 0.2  # trapezoid: share of the budget, at its end, from the full rate down; level before it
@@ -35,7 +35,7 @@ class OptimizerConfig:
     weight_decay: float = 0.01  # adamw and muon, dense matrices; vectors (biases) have none
     row_weight_decay: float = 0.0  # adamw, rows of a sampled softmax, when they are touched
     momentum: float = 0.95  # muon
-    every: int = 2  # muon: a matrix is updated in every so many-th step, by as many times the rate
+    every: int = 2  # muon: steps between two updates of a matrix, each by as many times the rate
     initial_accumulator: float = 1.0  # adagrad; there is no epsilon, as in TensorFlow
 
     @property
@@ -242,7 +242,7 @@ class Optimizer:
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from a state as `state_dict` gave it; a wrong one is refused before anything is changed."""
+        """Resume from a state as `state_dict` gave it; a wrong one is refused before anything is changed."""
         own = self.state_dict()
         for key in sorted(own.keys() | state.keys()):
             expected, found = _described(own.get(key)), _described(state.get(key))

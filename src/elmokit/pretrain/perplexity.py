@@ -1,10 +1,10 @@
 """How well a model predicts text: perplexity, the log probability of every token, candidates for a gap.
 
 A sentence is read as <S> w1 .. wn </S>. Forward, the top layer at a token predicts the token after it: w1 .. wn
-and </S>. Backward, it predicts the token before it: wn .. w1 and <S>. That is n + 1 predictions a direction,
-always by the full softmax. A word outside the vocabulary is predicted as <UNK>, and counts.
+and </S>. Backward, it predicts the token before it: wn .. w1 and <S>. That is n + 1 predictions per
+direction, always by the full softmax. A word outside the vocabulary is predicted as <UNK>, and counts.
 
-Shapes: B batch, T tokens with boundaries, W ids a token, P width of a direction, V words, N predictions.
+Shapes: B batch, T tokens with boundaries, W ids per token, P width of a direction, V words, N predictions.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from elmokit.checkpoint import Checkpoint
 from elmokit.errors import UserError
 from elmokit.model.bilm import BiLMOutput, BiLMState
 from elmokit.model.language_head import LanguageHead
 from elmokit.model.rows import TOGETHER, whole_rows
+from elmokit.pretrain.any_model import AnyModel, checkpoint_of
 from elmokit.text.batches import batches_by_length, pad, windows
-from elmokit.text.tokens import make_tokenizer
+from elmokit.text.tokens import TokenizerConfig, make_tokenizer
 from elmokit.text.vocabulary import BEGIN, END, SPECIALS, UNKNOWN, Vocabulary
 
 State = Literal["carry", "zero"]
 GAP = "___"
 BATCH_TOKENS, ROWS = 2048, 16
-BATCHES_A_WINDOW = 8  # as in embed: sorted by length within that many batches
-STRETCH = 64  # consecutive sentences that a stream reads before it goes on elsewhere in the text
+BATCHES_PER_WINDOW = 8  # as in embed: sorted by length within that many batches
+STRETCH = 64  # consecutive sentences that a stream reads before it continues elsewhere in the text
 # Numbers of one [N, V] held at a time: 16 MB, which the cache likes, but not fewer than 16 rows, or the weights
 # are read too often: 51 MB for the 800,000 words of the published models.
 LOGITS, LOGIT_ROWS = 4 * 2**20, 16
@@ -40,7 +40,7 @@ class Perplexity(NamedTuple):
     forward: float  # exp of the mean negative log likelihood of a direction's predictions
     backward: float
     mean: float  # exp of the mean over the predictions of both directions
-    predictions: int  # of each direction: the words and, once a sentence, its end
+    predictions: int  # of each direction: the words and, once per sentence, its end
     sentences: int
     unknown: float  # the share of the words that are outside the vocabulary
 
@@ -68,29 +68,33 @@ class Candidate(NamedTuple):
 
 
 def perplexity(
-    checkpoint: Checkpoint,
+    model: AnyModel,
     sentences: Iterable[Sequence[str]],
     *,
     state: State = "carry",
+    tokenizer: str | None = None,
     batch_tokens: int = BATCH_TOKENS,
     rows: int = ROWS,
     report: Callable[[Perplexity], None] = lambda so_far: None,
 ) -> Perplexity:
-    """Of a text of any length; memory does not grow with it. Sentences without a token are left out.
+    """How well a model predicts sentences, given as text or as tokens; perplexity_of_files is that of files.
 
-    state    "carry": the text is read as up to `rows` streams, in which a sentence begins from what the one
-             before it left behind, as in training. A stream takes stretches of consecutive sentences; a text of
-             no more than 64 sentences is one stream. "zero": each sentence by itself.
-    report   is called with the figures so far, after each sentence.
+    The text may be of any length: memory does not grow with it. Sentences without a token are left out.
+
+    state      "carry": the text is read as up to `rows` streams, in which a sentence begins from what the one
+               before it left behind, as in training. A stream takes stretches of consecutive sentences; a text
+               of no more than 64 sentences is one stream. "zero": each sentence by itself.
+    tokenizer  for sentences that are given as text, instead of the model's own
+    report     is called with the figures so far, after each sentence
     """
-    reader = _Reader(checkpoint, batch_tokens)
+    reader = _Reader(model, batch_tokens, tokenizer)
     if rows < 1:
         raise UserError(f"rows: expected 1 or more, found {rows}")
     text = filter(None, reader.tokenized(sentences))
     so_far = None
     forward = backward = 0.0
     predictions = unknown = 0
-    read = reader.read(text, state, window=batch_tokens * BATCHES_A_WINDOW, rows=rows, stretch=STRETCH)
+    read = reader.read(text, state, window=batch_tokens * BATCHES_PER_WINDOW, rows=rows, stretch=STRETCH)
     for count, scores in enumerate(read, start=1):
         forward -= sum(token.forward or 0.0 for token in scores)
         backward -= sum(token.backward or 0.0 for token in scores)
@@ -111,24 +115,27 @@ def perplexity(
 
 
 def score(
-    checkpoint: Checkpoint,
+    model: AnyModel,
     sentences: Iterable[Sequence[str]],
     *,
     state: State = "zero",
+    tokenizer: str | None = None,
     batch_tokens: int = BATCH_TOKENS,
 ) -> Iterator[Scores]:
     """For each sentence, in order, the scores of <S>, w1 .. wn and </S>; nothing for one without a token.
 
     The sum of a direction's numbers is the log probability of the sentence. "carry" reads one stream.
     """
-    reader = _Reader(checkpoint, batch_tokens)
+    reader = _Reader(model, batch_tokens, tokenizer)
     # Small windows and steps: somebody waits for each sentence.
     return reader.read(reader.tokenized(sentences), state, window=batch_tokens, rows=1, stretch=1)
 
 
-def fill(checkpoint: Checkpoint, sentence: Sequence[str], *, top: int = 10) -> list[Candidate]:
+def fill(
+    model: AnyModel, sentence: Sequence[str], *, top: int = 10, tokenizer: str | None = None
+) -> list[Candidate]:
     """The words that fit best in place of the one token `___`, by both directions: p ~ p_forward p_backward."""
-    reader = _Reader(checkpoint, BATCH_TOKENS)
+    reader = _Reader(model, BATCH_TOKENS, tokenizer)
     if top < 1:
         raise UserError(f"top: expected 1 or more, found {top}")
     [tokens] = reader.tokenized([sentence])
@@ -147,7 +154,8 @@ def fill(checkpoint: Checkpoint, sentence: Sequence[str], *, top: int = 10) -> l
 class _Reader:
     """A model with a softmax head, and the two ways of reading a text with it."""
 
-    def __init__(self, checkpoint: Checkpoint, batch_tokens: int) -> None:
+    def __init__(self, model: AnyModel, batch_tokens: int, tokenizer: str | None = None) -> None:
+        checkpoint = checkpoint_of(model)
         if checkpoint.head is None or checkpoint.vocabulary is None:
             raise UserError(
                 "this model predicts no words: it has no softmax head (published ELMo files leave it out). Use a "
@@ -158,7 +166,8 @@ class _Reader:
         self.bilm, self.mapper = checkpoint.bilm, checkpoint.mapper
         self.head: LanguageHead = checkpoint.head
         self.vocabulary: Vocabulary = checkpoint.vocabulary
-        self.tokenizer = make_tokenizer(checkpoint.tokenizer)
+        own = checkpoint.tokenizer
+        self.tokenizer = make_tokenizer(TokenizerConfig(tokenizer, own.normalize) if tokenizer else own)
         self.batch_tokens = batch_tokens
 
     def tokenized(self, sentences: Iterable[Sequence[str]]) -> Iterator[list[str]]:
@@ -194,7 +203,7 @@ class _Reader:
                 yield from self._batches([tokens for tokens in step if tokens is not None], held)
 
     def _batches(self, sentences: Sequence[list[str]], held: BiLMState | None = None) -> list[Scores]:
-        """Scores in order. Sentence k goes on from row k of `held` and leaves its own state there."""
+        """Scores in order. Sentence k begins from row k of `held` and leaves its own state there."""
         scores: list[Scores] = [[] for _ in sentences]
         filled = [k for k, tokens in enumerate(sentences) if tokens]  # an empty one is not read at all
         for batch in batches_by_length([len(sentences[k]) + 2 for k in filled], self.batch_tokens):

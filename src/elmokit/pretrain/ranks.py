@@ -24,31 +24,32 @@ def _together() -> Iterator[None]:
     except RuntimeError as error:
         raise UserError(
             f"another process of this run is gone ({str(error).splitlines()[0]}); nothing before the last "
-            f"checkpoint is lost: start all of them again with --resume"
+            f"checkpoint is lost: start all of them again, and resume the run"
         ) from None
 
 
 class Ranks:
     """rank, world, and sums and gatherings over all ranks; made by `Ranks.from_environment` under torchrun."""
 
-    def __init__(self, rank: int = 0, world: int = 1) -> None:
-        self.rank, self.world = rank, world
+    def __init__(self, rank: int = 0, world: int = 1, *, own: bool = True) -> None:
+        self.rank, self.world, self._own = rank, world, own
 
     @classmethod
     def from_environment(cls) -> Ranks:
         if "WORLD_SIZE" not in os.environ:
             return cls()
-        if not distributed.is_initialized():
+        own = not distributed.is_initialized()  # a script may have begun a process group for more than this
+        if own:
             # Its functions take the process group of the moment they are imported as a default, and torch's
             # optimizers import it. If that is ours, `close` cannot end it, and its threads may abort the
             # process as it exits, which torchrun takes for a failure of the run.
             importlib.import_module("torch.distributed.nn.functional")
             backend = "nccl" if torch.cuda.is_available() else "gloo"
             distributed.init_process_group(backend, timeout=TIMEOUT)
-        return cls(distributed.get_rank(), distributed.get_world_size())
+        return cls(distributed.get_rank(), distributed.get_world_size(), own=own)
 
     def close(self) -> None:
-        if self.world > 1 and distributed.is_initialized():
+        if self._own and self.world > 1 and distributed.is_initialized():
             distributed.destroy_process_group()
 
     @property
@@ -90,6 +91,10 @@ class Ranks:
         with _together():
             distributed.all_gather(parts, tensor.contiguous())
         return torch.cat(parts, dim=dim)
+
+    def wait(self) -> None:
+        """Until all ranks have come this far."""
+        self.sum(0.0)
 
     def any(self, value: bool) -> bool:
         """Whether any rank says yes: a signal may reach only one of them."""

@@ -1,9 +1,9 @@
-"""One training step of the biLM, and all that must be saved to take it up again exactly.
+"""One training step of the biLM, and all that must be saved to resume from it exactly.
 
 Both directions are language models of their own that share the token encoder and the softmax: forward reads a
 stream of sentences, backward a stream of the same sentences reversed. The state is carried from window to
 window; gradients end at a window's beginning. All chance (dropout, negatives) comes from the seed and the
-number of the step, so a run that is taken up again, or spread over more processes, draws the same.
+number of the step, so a run that is resumed, or spread over more processes, draws the same.
 
 Shapes: R rows of this rank, T steps of a window, P width of a direction, N distinct tokens, V vocabulary.
 """
@@ -34,7 +34,7 @@ from elmokit.text.characters import TokenMapper
 from elmokit.text.vocabulary import BEGIN, END, Vocabulary
 
 if TYPE_CHECKING:
-    from elmokit.pretrain.corpus import PreparedCorpus
+    from elmokit.pretrain.corpus import Corpus
 
 # Kinds of chance: each has random numbers of its own.
 NEGATIVES, DROPOUT, BEGINS = 1, 2, 3
@@ -45,11 +45,11 @@ class TrainConfig:
     rows: int = 64  # of a batch, those of all processes together
     steps: int = 20  # of a window: how far back gradients flow
     dropout: float = 0.1
-    state: Literal["carry", "reset", "either"] = "carry"  # reset: every sentence begins from nothing; either: half
+    state: Literal["carry", "zero", "either"] = "carry"  # zero: every sentence begins from nothing; either: half
     vocabulary: int = 100_000  # words that are predicted, at most
     min_count: int = 3  # a rarer word is <UNK> when it is to be predicted; as input its characters are read
     negatives: int = 8192
-    full_softmax: int = 20_000  # up to so many words every one is computed, none sampled
+    full_softmax: int = 20_000  # up to this number of words every one is computed, none sampled
     softmax_width: int = 0  # 0: as wide as a direction's output; another width: one more linear map before it
     precision: Precision = "float32"  # of what is multiplied; bfloat16 where the processor can, else float32 again
     loss_times_steps: bool = False  # bilm-tf: gradients, and so clipping and Adagrad's sums, are T times larger
@@ -62,6 +62,8 @@ class TrainConfig:
         if self.softmax_width < 0:
             raise UserError(f"softmax_width: expected 0 or more, found {self.softmax_width}")
         check_dropout(dropout=self.dropout)
+        if self.state not in ("carry", "zero", "either"):
+            raise UserError(f"state: expected carry, zero or either, found {self.state!r}")
 
 
 class StepResult(NamedTuple):
@@ -77,10 +79,12 @@ class StepResult(NamedTuple):
 
 
 class Trainer:
+    """Takes step after step over a corpus; what the next one depends on is its `state_dict`."""
+
     def __init__(
         self,
         model: Checkpoint,
-        corpus: PreparedCorpus,
+        corpus: Corpus,
         config: TrainConfig,
         optimizer: OptimizerConfig,
         ranks: Ranks | None = None,
@@ -127,7 +131,7 @@ class Trainer:
 
     @property
     def precision(self) -> Precision:
-        """That of the settings, where this machine can: a run may go on at another."""
+        """That of the settings, where this machine can: a run may be resumed at another."""
         return possible(self.config.precision)
 
     def _train_step(self, progress: float) -> StepResult:
@@ -147,7 +151,7 @@ class Trainer:
         return StepResult(forward / max(count, 1), backward / max(count, 1), int(count), norm, rate)
 
     def hidden(self, window: Window) -> tuple[list[Tensor], BiLMState]:
-        """The top layer of each direction, and the state to carry on."""
+        """The top layer of each direction, and the state to carry to the next window."""
         inputs = np.stack([window.forward_inputs, window.backward_inputs])  # [2, R, T]
         # With dropout, equal tokens differ: then each is multiplied by itself.
         once = self.precision == "bfloat16" and self.config.dropout == 0
@@ -164,7 +168,7 @@ class Trainer:
         if self.config.state == "carry":
             return None
         begins = torch.from_numpy(window.begins)
-        if self.config.state == "reset":
+        if self.config.state == "zero":
             return begins
         forgets = self._random(BEGINS).random((self.config.rows, begins.shape[1])) < 0.5
         return begins & torch.from_numpy(forgets)[self.first_row : self.first_row + len(begins)]
@@ -192,8 +196,8 @@ class Trainer:
             return [self.head.full_loss(h, t) for h, t in flat], None
         # The same negatives on all ranks: then only the rows that are touched need to travel.
         negatives = self.sampler.sample(self.config.negatives, self._random(NEGATIVES))
-        wanted = self.ranks.gather(torch.cat([t for _, t in flat]))
-        rows = self.head.rows(wanted, negatives.ids)
+        gold = self.ranks.gather(torch.cat([t for _, t in flat]))
+        rows = self.head.rows(gold, negatives.ids)
         return [rows.sampled_loss(h, t, negatives, self.sampler) for h, t in flat], rows
 
     def _targets(self, types: NDArray[np.int64]) -> Tensor:
@@ -210,8 +214,8 @@ class Trainer:
         keep = 1 - self.config.dropout
         site = 1 + layer + direction * (1 + self.bilm.config.lstm.layers)
         generator = torch.Generator().manual_seed(int(self._random(DROPOUT, site).integers(2**63)))
-        kept = torch.rand((self.config.rows, *x.shape[1:]), generator=generator) < keep
-        return x * kept[self.first_row : self.first_row + len(x)] / keep
+        mask = torch.rand((self.config.rows, *x.shape[1:]), generator=generator) < keep
+        return x * mask[self.first_row : self.first_row + len(x)] / keep
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything, as flat tensors; under several ranks, with the rows of all of them."""
@@ -242,13 +246,13 @@ class Trainer:
         self.windows.close()
 
 
-def spell_types(corpus: PreparedCorpus, mapper: TokenMapper) -> NDArray[np.int32]:
+def spell_types(corpus: Corpus, mapper: TokenMapper) -> NDArray[np.int32]:
     """The ids of every token of the corpus [2 + types, W]: <S>, </S> and the types, numbered as the stream is."""
     types = pad(mapper, [corpus.types], boundaries=False)[0]
     return np.concatenate([[mapper.begin], [mapper.end], types]).astype(np.int32)
 
 
-def number_types(corpus: PreparedCorpus, vocabulary: Vocabulary) -> NDArray[np.int64]:
+def number_types(corpus: Corpus, vocabulary: Vocabulary) -> NDArray[np.int64]:
     """The vocabulary's number of every token of the corpus [2 + types]."""
     return np.array([vocabulary.id(word) for word in (BEGIN, END, *corpus.types)], dtype=np.int64)
 

@@ -1,4 +1,4 @@
-"""A prepared corpus -> windows of contiguous streams, for both directions of a language model.
+"""A corpus -> windows of contiguous streams, for both directions of a language model.
 
 Ids here are type ids moved up by two: 0 is <S>, 1 is </S>, type t is t + 2. Each row is an endless stream,
 forward `<S> w1 .. wn </S> <S> ..`, backward the same sentences in the same order, each one reversed:
@@ -26,8 +26,8 @@ Ids = NDArray[np.int64]
 State = dict[str, Ids]
 
 
-class Corpus(Protocol):
-    """Sentence i is token_ids[offsets[i]:offsets[i + 1]]."""
+class Sentences(Protocol):
+    """A corpus: sentence i is token_ids[offsets[i]:offsets[i + 1]]."""
 
     @property
     def token_ids(self) -> NDArray[np.uint32]: ...
@@ -58,7 +58,7 @@ class WindowStream:
 
     def __init__(
         self,
-        corpus: Corpus,
+        corpus: Sentences,
         *,
         rows: int,
         steps: int,
@@ -132,7 +132,7 @@ class WindowStream:
         return {"row": self._row.copy(), "sentence": self._sentence.copy(), "offset": self._offset.copy()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on where a stream of the same corpus, seed and number of rows stood; it may hold more rows."""
+        """Resume where a stream of the same corpus, seed and number of rows stood; it may hold more rows."""
         missing = [key for key in ("row", "sentence", "offset") if key not in state]
         if missing:
             raise UserError(f"not the state of a stream: no {', '.join(missing)}")

@@ -1,132 +1,148 @@
-"""What the commands that train have in common: reading the text, the plan, the live line, the end."""
+"""What the commands that train have in common: their options, the plan, the live line, the end."""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from elmokit.cli.shared.signals import stoppable
-from elmokit.errors import UserError
+from elmokit.cli.shared.signals import interrupt, stoppable
 
 if TYPE_CHECKING:
-    from elmokit.pretrain.corpus import PreparedCorpus
-    from elmokit.pretrain.optimizer import OptimizerConfig
-    from elmokit.pretrain.perplexity import Perplexity
-    from elmokit.pretrain.ranks import Ranks
-    from elmokit.pretrain.run import Budget, Outcome, Report, Run
-    from elmokit.text.tokens import TokenizerConfig
+    import rich.progress
+    from rich.table import Table
 
+    from elmokit.pretrain.optimizer import OptimizerConfig
+    from elmokit.pretrain.progress import Progress
+    from elmokit.pretrain.training import Trained
+
+# Defaults are the library's, and shown here: what is not given is the run's own where one is resumed.
 Out = Annotated[Path, typer.Option("--out", "-o", help="The folder of the run; the model will be in OUT/model.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: --set train.rows=128.")
 ]
-Tokens = Annotated[int | None, typer.Option(min=1, help="Train on so many tokens.")]
-Epochs = Annotated[float | None, typer.Option(min=0, help="Train so many times over the text.")]
-Hours = Annotated[float | None, typer.Option(min=0, help="Train for so long.")]
-HeldOut = Annotated[float, typer.Option(min=0, max=0.5, help="Share of the lines to measure on.")]
+Tokens = Annotated[int | None, typer.Option(min=1, help="Train on this number of tokens.")]
+Epochs = Annotated[float | None, typer.Option(min=0, help="Train this number of times over the text.")]
+Hours = Annotated[float | None, typer.Option(min=0, help="Train for this number of hours.")]
 HeldOutSentences = Annotated[
-    int, typer.Option(min=1, help="Held-out sentences that one measurement reads, at most.")
+    int | None,
+    typer.Option(min=1, help="Held-out sentences that one measurement reads, at most.", show_default="2000"),
 ]
-Evaluations = Annotated[int, typer.Option(min=1, help="Measure held-out perplexity so many times on the way.")]
+Evaluations = Annotated[
+    int | None,
+    typer.Option(min=1, help="Number of measurements of held-out perplexity on the way.", show_default="20"),
+]
 Sentences = Annotated[
-    Literal["auto", "lines", "split"], typer.Option(help="A line is a sentence, or is split into sentences.")
+    Literal["auto", "lines", "split"] | None,
+    typer.Option(help="A line is a sentence, or is split into sentences.", show_default="auto"),
+]
+BadLines = Annotated[
+    Literal["refuse", "skip", "replace"] | None,
+    typer.Option(help="What to do with a line that is not UTF-8.", show_default="refuse"),
 ]
 Workers = Annotated[int, typer.Option(min=1, help="Processes that tokenize.")]
-CheckpointMinutes = Annotated[float, typer.Option(min=0, help="What kill -9 may lose, at most.")]
+CheckpointMinutes = Annotated[
+    float | None, typer.Option(min=0, help="What kill -9 may lose, at most.", show_default="5")
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Resume the run in OUT; --tokens, --epochs or --hours replace its budget.")
+]
 
 
-def check_out(out: Path) -> None:
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} exists already: choose another name, or go on with it by --resume")
+class Watch(NamedTuple):
+    """What a call of pretraining is given."""
+
+    on_progress: Callable[[Progress], None]
+    stop: Callable[[], bool]
 
 
-def make_budget(
-    corpus: PreparedCorpus, tokens: int | None, epochs: float | None, hours: float | None, default: float
-) -> Budget:
-    from elmokit.pretrain.run import Budget
-
-    if sum(value is not None for value in (tokens, epochs, hours)) > 1:
-        raise UserError("--tokens, --epochs and --hours are three ways to say one thing: give one of them")
-    if hours is None and tokens is None:
-        predictions = corpus.tokens + corpus.sentences  # each sentence's end is predicted too
-        tokens = max(1, round((default if epochs is None else epochs) * predictions))
-    return Budget(tokens, hours)
-
-
-def prepare_text(
-    texts: list[str],
-    out: Path,
-    tokenizer: TokenizerConfig,
-    seed: int,
-    held_out: float,
-    sentences: str,
-    on_bad_line: Literal["refuse", "skip", "replace"],
-    workers: int,
-    ranks: Ranks,
-) -> PreparedCorpus:
-    """The first rank tokenizes; the others wait until it lies there."""
+@contextmanager
+def watching() -> Iterator[Watch]:
+    """Shows the plan and how it goes. Ctrl-C and SIGTERM end training after a step, and anything else at once."""
     from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-    from elmokit.pretrain.corpus import prepare
-    from elmokit.pretrain.run import CORPUS
-    from elmokit.text.tokens import make_tokenizer
+    columns = (BarColumn(20), TaskProgressColumn(), TextColumn("{task.fields[line]}"))
+    with Progress(*columns, console=Console(stderr=True), disable=not is_first()) as bar:
+        display = _Display(bar)
+        with stoppable(display.on_signal) as stopped:
+            yield Watch(display.show, stopped)
 
-    if ranks.first:
-        out.mkdir(parents=True, exist_ok=True)
-        with Console(stderr=True).status("reading the text") as status:
-            prepare(
-                texts,
-                out / CORPUS,
-                make_tokenizer(tokenizer),
-                split={"auto": None, "lines": False, "split": True}[sentences],
-                held_out=held_out,
-                seed=seed,
-                on_bad_line=on_bad_line,
-                workers=workers,
-                report=lambda progress: status.update(f"reading the text: {progress.tokens:,} tokens"),
+
+def is_first() -> bool:
+    """Of the processes that torchrun started, the one that speaks."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+class _Display:
+    def __init__(self, bar: rich.progress.Progress) -> None:
+        self.bar, self.task = bar, bar.add_task("", total=None, line="")
+        self.stage = "reading" if is_first() else "training"  # the others are told nothing
+        self.has_told_time = False
+
+    def on_signal(self) -> None:
+        if self.stage not in ("training", "measuring"):
+            interrupt()
+
+    def show(self, now: Progress) -> None:
+        self.stage = now.stage
+        if now.plan is not None:
+            self.bar.console.print(plan_table(now))
+        if now.seconds_left is not None and not self.has_told_time:
+            self.has_told_time = True
+            self._say(f"takes about {duration(now.seconds_left)}")
+        if now.message is not None:
+            self._say(now.message)
+        if now.perplexity is not None:
+            p = now.perplexity
+            self._say(
+                f"{now.tokens:>12,} tokens: held-out perplexity {p.mean:.2f} "
+                f"(forward {p.forward:.2f}, backward {p.backward:.2f})"
             )
-    ranks.sum(0.0)  # the others wait here
-    return open_text(out)
+        total = None if now.fraction is None else 1.0
+        self.bar.update(self.task, total=total, completed=now.fraction or 0.0, line=self._line(now))
+
+    def _line(self, now: Progress) -> str:
+        if now.stage == "reading":
+            return f"reading the text: {now.tokens:,} tokens"
+        if now.stage == "comparing":
+            return "perplexity before and after"
+        if now.tokens_per_second is None or now.seconds_left is None or now.loss is None:
+            return str(self.bar.tasks[0].fields["line"]) if now.plan is None else ""
+        return f"{now.tokens_per_second:,.0f} tokens/s  loss {now.loss:.3f}  {duration(now.seconds_left)} left"
+
+    def _say(self, message: str) -> None:
+        self.bar.console.print(message, highlight=False, soft_wrap=True)
 
 
-def open_text(out: Path) -> PreparedCorpus:
-    """The text of a run, as it was prepared."""
-    from elmokit.pretrain.corpus import PreparedCorpus
-    from elmokit.pretrain.run import CORPUS
-
-    return PreparedCorpus.open(out / CORPUS / "train")
-
-
-def show_plan(run: Run, seconds: float) -> None:
-    if not run.ranks.first:
-        return
-    from rich.console import Console
+def plan_table(now: Progress) -> Table:
     from rich.table import Table
 
-    model, recipe, budget, corpus = run.trainer.model, run.config.recipe, run.config.budget, run.corpus
-    vocabulary, head = len(model.vocabulary or ()), run.trainer.head
+    plan = now.plan
+    assert plan is not None
+    budget = plan.budget
     table = Table(show_header=False, box=None, title="The plan", title_justify="left")
     for name, value in {
-        "text": f"{corpus.tokens:,} tokens in {corpus.sentences:,} sentences, {len(corpus.types):,} different",
-        "held out": f"{run.held_out.sentences:,} sentences" if run.held_out else "nothing",
-        "predicts": f"{vocabulary:,} words, "
-        + ("all computed" if run.trainer.sampler is None else "sampled softmax")
-        + ("" if head.projection_weight is None else f", {head.softmax_width} wide"),
-        "model": f"{sum(p.numel() for p in model.bilm.parameters()):,} parameters, "
-        f"LSTM {recipe.model.lstm.cells} -> {recipe.model.lstm.width} a direction",
-        "step": f"{recipe.train.rows} rows x {recipe.train.steps} tokens on {run.ranks.world} process(es), "
-        f"products in {run.trainer.precision}",
-        "optimizer": describe_optimizer(recipe.optimizer),
+        "text": f"{plan.tokens:,} tokens in {plan.sentences:,} sentences, {plan.types:,} different",
+        "held out": f"{plan.held_out:,} sentences" if plan.held_out else "nothing",
+        "predicts": f"{plan.words:,} words, "
+        + ("sampled softmax" if plan.sampled else "all computed")
+        + ("" if plan.softmax_width is None else f", {plan.softmax_width} wide"),
+        "model": f"{plan.parameters:,} parameters, LSTM {plan.lstm.cells} -> {plan.lstm.width} per direction",
+        "step": f"{plan.train.rows} rows x {plan.train.steps} tokens on {plan.processes} process(es), "
+        f"products in {plan.precision}",
+        "optimizer": describe_optimizer(plan.optimizer),
         "budget": f"{budget.hours} hours" if budget.tokens is None else f"{budget.tokens:,} tokens",
-        "takes": "about " + duration(seconds),
     }.items():
         table.add_row(f"[bold]{name}[/bold]", value)
-    if run.trainer.step:
-        table.add_row("[bold]goes on[/bold]", f"from step {run.trainer.step:,}, {100 * run.progress:.1f} % done")
-    Console(stderr=True).print(table)
+    if now.step:
+        table.add_row("[bold]resumes[/bold]", f"from step {now.step:,}, {100 * (now.fraction or 0):.1f} % done")
+    return table
 
 
 def describe_optimizer(config: OptimizerConfig) -> str:
@@ -138,51 +154,20 @@ def describe_optimizer(config: OptimizerConfig) -> str:
     return rates
 
 
-def train(run: Run, ranks: Ranks) -> Outcome:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-
-    columns = (BarColumn(20), TaskProgressColumn(), TextColumn("{task.fields[line]}"))
-    shown = Progress(*columns, console=Console(stderr=True), disable=not ranks.first)
-    with stoppable() as stopped, shown as bar:
-        task = bar.add_task("train", total=1.0, line="")
-        bar.update(task, completed=min(1.0, run.progress))
-
-        def report(now: Report) -> None:
-            line = f"{now.tokens_per_second:,.0f} tokens/s  loss {now.result.loss:.3f}"
-            line += f"  {duration(now.seconds_left)} left"
-            bar.update(task, completed=now.progress, line=line)
-
-        def measured(p: Perplexity) -> None:
-            bar.console.print(
-                f"{run.trainer.tokens:>12,} tokens: held-out perplexity {p.mean:.2f} "
-                f"(forward {p.forward:.2f}, backward {p.backward:.2f})",
-                highlight=False,
-                soft_wrap=True,
-            )
-
-        outcome = run.train(report, measured, tell=bar.console.print, stop=stopped)
-        bar.update(task, completed=min(1.0, run.progress))
-        return outcome
-
-
-def tell_outcome(run: Run, outcome: Outcome, command: str) -> None:
-    command = f"{Path(sys.argv[0]).name} {command}"
-    if outcome.finished:
-        from elmokit.pretrain.run import MODEL
-
-        typer.echo(f"done: {run.folder / MODEL}", err=True)
-        if outcome.perplexity is not None:
-            p = outcome.perplexity
-            typer.echo(
-                f"held-out perplexity: forward {p.forward:.2f}, backward {p.backward:.2f}, mean {p.mean:.2f}"
-            )
-    else:
+def tell_outcome(trained: Trained, out: Path, command: str) -> None:
+    if not is_first():
+        return
+    if not trained.finished:
         typer.echo(
-            f"stopped at step {run.trainer.step:,}, {100 * run.progress:.1f} % done; to go on:\n"
-            f"  {command} --out {run.folder} --resume",
+            f"stopped at step {trained.step:,}, {100 * trained.fraction:.1f} % done; to resume:\n"
+            f"  {Path(sys.argv[0]).name} {command} --out {out} --resume",
             err=True,
         )
+        return
+    typer.echo(f"done: {out / 'model'}", err=True)
+    if trained.perplexity is not None:
+        p = trained.perplexity
+        typer.echo(f"held-out perplexity: forward {p.forward:.2f}, backward {p.backward:.2f}, mean {p.mean:.2f}")
 
 
 def duration(seconds: float) -> str:

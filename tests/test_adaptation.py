@@ -9,6 +9,7 @@ import torch
 
 from elmokit import Elmo
 from elmokit.checkpoint import Checkpoint
+from elmokit.errors import UserError
 from elmokit.pretrain.adaptation import extend_vocabulary, word_counts
 from elmokit.pretrain.metrics import read_metrics
 from helpers.models import make_elmo
@@ -28,7 +29,7 @@ def test_new_words_begin_as_the_unknown_word_and_old_ones_stay(tmp_path):
     assert more.head.projection_weight is None
     most = extend_vocabulary(model, word_counts(corpus), most=2, min_count=1)
     assert list(most.vocabulary)[4:] == ["neu", "of"]
-    with pytest.raises(ValueError, match="without a softmax head"):
+    with pytest.raises(UserError, match="without a softmax head"):
         extend_vocabulary(make_elmo().checkpoint, {}, most=1, min_count=1)
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from elmokit.checkpoint import Checkpoint
+from elmokit.errors import UserError
 from elmokit.formats.bilm_hdf5 import write_bilm
 from elmokit.pretrain.adaptation import fresh_model
 from elmokit.pretrain.optimizer import OptimizerConfig
@@ -114,7 +115,7 @@ def weights(trainer):
     [
         {},
         {"full_softmax": 1, "negatives": 6},
-        {"state": "reset"},
+        {"state": "zero"},
         {"state": "either"},
         {"softmax_width": 5},
         {"softmax_width": 12, "full_softmax": 1, "negatives": 6},
@@ -126,7 +127,7 @@ def weights(trainer):
     ],
 )
 @pytest.mark.parametrize("stop", [0, 1, 7])
-def test_stopped_and_taken_up_again_is_bit_for_bit_the_same(corpus, options, stop):
+def test_stopped_and_resumed_is_bit_for_bit_the_same(corpus, options, stop):
     options = {"dropout": 0.2, **options}
     whole = make_trainer(corpus, **options)
     for i in range(10):
@@ -200,8 +201,8 @@ def test_muon_takes_what_multiplies(corpus):
     trainer.close()
 
 
-def test_reset_makes_sentences_independent_of_what_came_before(corpus):
-    trainer = make_trainer(corpus, state="reset")
+def test_zero_makes_sentences_independent_of_what_came_before(corpus):
+    trainer = make_trainer(corpus, state="zero")
     window = next(trainer.windows)
     before = trainer.hidden(window)[0]
     trainer.state = type(trainer.state)(*(torch.randn_like(part) for part in trainer.state))
@@ -269,7 +270,7 @@ def test_it_learns_two_hundred_sentences_by_heart(tmp_path):
         for i, line in enumerate(made_up_text(200, shortest=10, longest=18).splitlines())
     ]
     corpus = make_corpus(tmp_path, "\n".join(lines) + "\n")
-    config = TrainConfig(rows=40, steps=16, dropout=0.0, min_count=1, state="reset")
+    config = TrainConfig(rows=40, steps=16, dropout=0.0, min_count=1, state="zero")
     model = small_config(cells=128, width=32)
     recipe = Recipe(model=model, tokenizer=TokenizerConfig("whitespace"), train=config, optimizer=FAST)
     trainer = Trainer(fresh_model(recipe, corpus), corpus, config, FAST)
@@ -282,11 +283,13 @@ def test_it_learns_two_hundred_sentences_by_heart(tmp_path):
 def test_a_model_without_a_head_is_refused(corpus):
     trainer = make_trainer(corpus)
     trainer.close()
-    with pytest.raises(ValueError, match="without a softmax head"):
+    with pytest.raises(UserError, match="without a softmax head"):
         make_trainer(corpus, model=dataclasses.replace(trainer.model, head=None))
 
 
-@pytest.mark.parametrize("wrong", [{"rows": 0}, {"dropout": 1.0}, {"steps": -1}, {"softmax_width": -1}])
+@pytest.mark.parametrize(
+    "wrong", [{"rows": 0}, {"dropout": 1.0}, {"steps": -1}, {"softmax_width": -1}, {"state": "reset"}]
+)
 def test_impossible_settings_are_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
+    with pytest.raises(UserError, match=next(iter(wrong))):
         TrainConfig(**wrong)

@@ -8,17 +8,19 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmokit.pretrain import corpus as prepared
-from elmokit.pretrain.corpus import PreparedCorpus, holds_paragraphs, prepare
+from elmokit.errors import UserError
+from elmokit.pretrain import preparation
+from elmokit.pretrain.corpus import Corpus
+from elmokit.pretrain.preparation import holds_paragraphs, prepare
 from elmokit.text.tokens import TokenizerConfig, make_tokenizer
 
 WHITESPACE = TokenizerConfig("whitespace")
 
 
-def sentences_of(corpus: PreparedCorpus) -> list[list[str]]:
+def sentences_of(corpus: Corpus) -> list[list[str]]:
     return [[corpus.types[i] for i in corpus.sentence(number)] for number in range(corpus.sentences)]
 
 
@@ -40,7 +42,7 @@ def lines() -> list[str]:
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(prepared, "_BATCH_CHARACTERS", 100)
+    monkeypatch.setattr(preparation, "_BATCH_CHARACTERS", 100)
 
 
 def test_what_is_on_disk(tmp_path):
@@ -63,6 +65,7 @@ def test_what_is_on_disk(tmp_path):
 
 
 # Not a file of control characters, which is refused as no text.
+@settings(deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc"])), max_size=20))
 def test_the_sentences_come_back(tmp_path_factory, lines):
     folder = tmp_path_factory.mktemp("prepared")
@@ -80,7 +83,7 @@ def test_batches_and_workers_change_nothing(tmp_path, lines, monkeypatch):
     source = write(tmp_path / "t.txt", lines)
     options = {"split": False, "held_out": 0.2, "limit_tokens": 1500}
     prepare([source], tmp_path / "one", WHITESPACE, **options)
-    monkeypatch.setattr(prepared, "_BATCH_CHARACTERS", 700)
+    monkeypatch.setattr(preparation, "_BATCH_CHARACTERS", 700)
     prepare([source], tmp_path / "batches", WHITESPACE, **options)
     prepare([source], tmp_path / "workers", WHITESPACE, workers=2, **options)
     one, batches, workers = (contents(tmp_path / name) for name in ("one", "batches", "workers"))
@@ -110,6 +113,7 @@ LINES = st.lists(st.text("abc ", min_size=1), min_size=1, max_size=30)
 
 
 @pytest.mark.slow
+@settings(deadline=None)
 @given(LINES, LINES, st.randoms(use_true_random=False))
 def test_a_line_is_held_out_by_its_text_alone(tmp_path_factory, lines, others, random):
     """Files may be added, shuffled, renamed and joined: a line stays on its side, and so do equal lines."""
@@ -143,7 +147,7 @@ def test_a_larger_share_holds_out_the_same_lines_and_more(tmp_path):
 
 def test_when_every_line_is_held_out_there_is_nothing_to_train_on(tmp_path):
     source = write(tmp_path / "t.txt", ["", "one", "two"])
-    with pytest.raises(ValueError, match="all 2 sentences were held out: hold out a smaller share"):
+    with pytest.raises(UserError, match="all 2 sentences were held out: hold out a smaller share"):
         prepare([source], tmp_path / "corpus", WHITESPACE, held_out=0.999999)
     assert list(tmp_path.iterdir()) == [source]
 
@@ -206,7 +210,7 @@ def test_progress_is_reported(tmp_path, lines, small_batches):
 def test_lines_that_are_not_utf8(tmp_path):
     source = tmp_path / "t.txt"
     source.write_bytes(b"good\nb\xffd\nfine\n")
-    with pytest.raises(ValueError, match=r"t\.txt, line 2: not valid UTF-8"):
+    with pytest.raises(UserError, match=r"t\.txt, line 2: not valid UTF-8"):
         prepare([source], tmp_path / "corpus", "words")
     seen = []
     corpus, _ = prepare([source], tmp_path / "corpus", "words", on_bad_line="skip", report=seen.append)
@@ -217,26 +221,26 @@ def test_lines_that_are_not_utf8(tmp_path):
 @pytest.mark.parametrize(("lines", "message"), [([], "no lines at all"), (["", " \t"], "2 lines without a token")])
 def test_nothing_to_train_on_is_refused_and_leaves_nothing(tmp_path, lines, message):
     source = write(tmp_path / "t.txt", lines)
-    with pytest.raises(ValueError, match=rf"t\.txt: {message}"):
+    with pytest.raises(UserError, match=rf"t\.txt: {message}"):
         prepare([source], tmp_path / "corpus", "words")
     assert list(tmp_path.iterdir()) == [source]
 
 
 @pytest.mark.parametrize("options", [{"held_out": 1.0}, {"held_out": -0.1}, {"workers": 0}, {"limit_tokens": 0}])
 def test_impossible_settings_are_refused(tmp_path, options):
-    with pytest.raises(ValueError, match="expected"):
+    with pytest.raises(UserError, match="expected"):
         prepare([write(tmp_path / "t.txt", ["one"])], tmp_path / "corpus", "words", **options)
 
 
 def test_only_an_earlier_preparation_is_replaced_and_only_on_request(tmp_path):
     source, folder = write(tmp_path / "t.txt", ["one"]), tmp_path / "corpus"
     prepare([source], folder, "words")
-    with pytest.raises(ValueError, match="exists already"):
+    with pytest.raises(UserError, match="exists already"):
         prepare([source], folder, "words")
     write(source, ["two"])
     assert prepare([source], folder, "words", overwrite=True)[0].types == ["two"]
     (tmp_path / "precious").mkdir()
-    with pytest.raises(ValueError, match="is not a prepared corpus"):
+    with pytest.raises(UserError, match="is not a prepared corpus"):
         prepare([source], tmp_path / "precious", "words", overwrite=True)
 
 
@@ -251,21 +255,21 @@ def test_the_digest_is_of_the_sentences(tmp_path):
 def test_a_damaged_folder_is_refused(tmp_path):
     prepare([write(tmp_path / "t.txt", ["one two", "three"])], tmp_path / "corpus", "words")
     folder = tmp_path / "corpus" / "train"
-    with pytest.raises(ValueError, match=r"no meta.json: did you mean .*train\?"):
-        PreparedCorpus.open(tmp_path / "corpus")
-    with pytest.raises(ValueError, match="not a prepared corpus"):
-        PreparedCorpus.open(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=r"no meta.json: did you mean .*train\?"):
+        Corpus.open(tmp_path / "corpus")
+    with pytest.raises(UserError, match="not a prepared corpus"):
+        Corpus.open(tmp_path / "nowhere")
 
     tokens = (folder / "tokens.u32").read_bytes()
     (folder / "tokens.u32").write_bytes(tokens[:-1])
-    with pytest.raises(ValueError, match=r"tokens\.u32: expected 12 bytes, found 11 bytes: prepare"):
-        PreparedCorpus.open(folder)
+    with pytest.raises(UserError, match=r"tokens\.u32: expected 12 bytes, found 11 bytes: prepare"):
+        Corpus.open(folder)
     (folder / "tokens.u32").unlink()
-    with pytest.raises(ValueError, match="no such file"):
-        PreparedCorpus.open(folder)
+    with pytest.raises(UserError, match="no such file"):
+        Corpus.open(folder)
     (folder / "tokens.u32").write_bytes(tokens[:-1] + b"\1")
-    corpus = PreparedCorpus.open(folder)
-    with pytest.raises(ValueError, match=r"tokens\.u32 has changed"):
+    corpus = Corpus.open(folder)
+    with pytest.raises(UserError, match=r"tokens\.u32 has changed"):
         corpus.verify()
 
 
@@ -283,13 +287,13 @@ def test_a_damaged_description_is_refused(tmp_path, change, message):
     prepare([write(tmp_path / "t.txt", ["one two", "three"])], tmp_path / "corpus", "words")
     path = tmp_path / "corpus" / "train" / "meta.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(ValueError, match=message):
-        PreparedCorpus.open(path.parent)
+    with pytest.raises(UserError, match=message):
+        Corpus.open(path.parent)
     path.write_text(path.read_text()[:-5])
-    with pytest.raises(ValueError, match="not valid JSON"):
-        PreparedCorpus.open(path.parent)
+    with pytest.raises(UserError, match="not valid JSON"):
+        Corpus.open(path.parent)
 
 
 def test_neither_preparing_nor_reading_needs_torch():
-    script = "import sys, elmokit.pretrain.corpus, elmokit.pretrain.windows; sys.exit('torch' in sys.modules)"
+    script = "import sys, elmokit.pretrain.preparation, elmokit.pretrain.windows; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0

@@ -1,0 +1,40 @@
+"""Perplexity before and after finetuning: what was learned of the domain, and what was forgotten of other text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from elmokit.checkpoint import Checkpoint
+from elmokit.pretrain.perplexity import Perplexity, perplexity
+from elmokit.pretrain.progress import OnProgress, Progress
+from elmokit.text.corpus import read_lines
+from elmokit.text.tokens import TokenizerConfig, make_tokenizer
+
+Tokens = list[str]
+
+
+class Comparison(NamedTuple):
+    text: str  # what kind it is
+    before: Perplexity
+    after: Perplexity
+
+
+def compare(
+    before: Checkpoint, after: Checkpoint, texts: Mapping[str, Sequence[Tokens]], on_progress: OnProgress
+) -> tuple[Comparison, ...]:
+    """Both models on each text; they predict the same words."""
+    found = []
+    for done, (name, sentences) in enumerate(texts.items()):
+        on_progress(Progress("comparing", done / len(texts)))
+        found.append(Comparison(name, perplexity(before, sentences), perplexity(after, sentences)))
+    on_progress(Progress("comparing", 1.0))
+    return tuple(found)
+
+
+def first_sentences(sources: Sequence[str | Path], tokenizer: TokenizerConfig, most: int) -> list[Tokens]:
+    splitter = make_tokenizer(tokenizer)
+    sentences = (sentence for line in read_lines(sources) for sentence in splitter.sentences(line.text))
+    return [splitter.tokens(sentence) for sentence in islice(sentences, most)]

@@ -1,0 +1,71 @@
+"""How well a model predicts files of text: what `elmo perplexity` tells, as one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from elmokit.pretrain.any_model import AnyModel, checkpoint_of
+from elmokit.pretrain.perplexity import Perplexity, State, perplexity
+from elmokit.pretrain.progress import OnProgress, Progress, unheard
+from elmokit.text.corpus import BadLine, LineReader
+from elmokit.text.tokens import Tokenizer, TokenizerConfig, make_tokenizer
+
+
+def perplexity_of_files(
+    model: AnyModel,
+    files: Sequence[str | Path],
+    *,
+    state: State = "carry",
+    split: bool = False,
+    tokenizer: str | None = None,
+    on_bad_line: BadLine = "refuse",
+    limit: int | None = None,
+    on_progress: OnProgress = unheard,
+) -> Perplexity:
+    """As `perplexity`, of the lines of text files (.gz .bz2 .xz .zst too; "-" is standard input), in order.
+
+    split        lines are paragraphs, and are split into sentences
+    limit        read this number of sentences, at most
+    on_progress  is called after each sentence, with the figures so far
+    """
+    checkpoint = checkpoint_of(model)
+    own = checkpoint.tokenizer
+    splitter = make_tokenizer(TokenizerConfig(tokenizer, own.normalize) if tokenizer else own)
+    text = _Files([files] if isinstance(files, (str, Path)) else files, splitter, split, on_bad_line)
+
+    def report(so_far: Perplexity) -> None:
+        fraction = so_far.sentences / limit if limit else text.fraction
+        on_progress(Progress("measuring", fraction, so_far.predictions, perplexity=so_far))
+
+    found = perplexity(checkpoint, islice(text, limit), state=state, report=report)
+    if text.skipped:
+        message = f"skipped {text.skipped:,} lines that are not UTF-8"
+        on_progress(Progress("measuring", 1.0, found.predictions, message=message))
+    return found
+
+
+class _Files:
+    """The sentences of several files, one after the other, and how far they have been read."""
+
+    def __init__(
+        self, paths: Sequence[str | Path], tokenizer: Tokenizer, split: bool, on_bad_line: BadLine
+    ) -> None:
+        self.paths, self.tokenizer, self.split, self.on_bad_line = paths, tokenizer, split, on_bad_line
+        self.fraction: float | None = None
+        self.skipped = 0
+        for path in paths:  # what is not there is said at once, not after the files before it
+            with LineReader(path):
+                pass
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for number, path in enumerate(self.paths):
+            with LineReader(path, self.on_bad_line) as lines:
+                for line in lines:
+                    here = lines.fraction()
+                    self.fraction = None if here is None else (number + here) / len(self.paths)
+                    for text in self.tokenizer.sentences(line.text) if self.split else [line.text]:
+                        if tokens := self.tokenizer.tokens(text):
+                            yield tokens
+                self.skipped += len(lines.skipped)

@@ -1,0 +1,434 @@
+"""Pretraining and finetuning as one call in Python: begun, stopped, resumed, and told what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from inspect import signature
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import elmokit
+from elmokit import Elmo, finetune, pretrain
+from elmokit.checkpoint import Checkpoint
+from elmokit.errors import UserError
+from elmokit.pretrain.corpus import Corpus
+from elmokit.pretrain.metrics import read_metrics
+from elmokit.pretrain.perplexity import perplexity
+from elmokit.pretrain.step import Trainer
+from helpers.training import SMALL, made_up_text, stop_after
+
+OPTIONS = {"recipe": "tiny", "settings": SMALL, "held_out": 0.1, "evaluations": 2}
+TUNING = {"settings": ["train.rows=8", "train.min_count=2"], "held_out": 0.1, "evaluations": 2}
+
+
+@pytest.fixture
+def text(tmp_path, monkeypatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text(made_up_text(120))
+    return "text.txt"
+
+
+def checkpoint(out: str) -> dict[str, torch.Tensor]:
+    return load_file(sorted(Path(out, "checkpoints").glob("step-*"))[-1] / "training.safetensors")
+
+
+def assert_same(one: str, two: str) -> None:
+    first, second = checkpoint(one), checkpoint(two)
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        assert torch.equal(tensor, second[name]), name
+
+
+def budget(out: str) -> dict[str, float | None]:
+    return json.loads(Path(out, "run.json").read_bytes())["budget"]
+
+
+ORDERS = {
+    "the function first": "from elmokit import pretrain; import elmokit.pretrain.run as run",
+    "the module first": "import elmokit.pretrain.run as run; from elmokit import pretrain",
+    "by attribute": "import elmokit; pretrain = elmokit.pretrain; import elmokit.pretrain.run as run",
+    "finetune first": "from elmokit import finetune, pretrain; from elmokit.pretrain import run",
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_package_and_the_function_are_one_name_in_any_order_of_imports(order):
+    script = f"""
+{ORDERS[order]}
+import elmokit, inspect, sys
+assert pretrain is elmokit.pretrain is sys.modules["elmokit.pretrain"]
+assert elmokit.pretrain.run is run
+from elmokit import pretrain as again
+assert again is pretrain
+assert list(inspect.signature(pretrain).parameters)[:3] == ["texts", "out", "recipe"]
+try:
+    pretrain(out="nowhere")
+except elmokit.pretrain.request.UserError as error:
+    assert "no text given" in str(error)
+else:
+    raise AssertionError
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_model_is_trained_and_the_way_to_it_is_told(text):
+    events = []
+    trained = pretrain([text], out="run", tokens=1500, **OPTIONS, on_progress=events.append)
+    assert trained.finished
+    assert trained.fraction == 1
+    assert list(dict.fromkeys(event.stage for event in events)) == [
+        "reading",
+        "training",
+        "measuring",
+    ]
+    read, *others = events
+    assert (read.fraction, read.plan) == (1.0, None)
+    assert others[0].plan.words == len(trained.model.checkpoint.vocabulary)
+    assert sum(event.plan is not None for event in events) == 1
+    fractions = [event.fraction for event in others]
+    assert (fractions, fractions[0], fractions[-1]) == (sorted(fractions), 0, 1)
+    measured = [event.perplexity for event in events if event.perplexity is not None]
+    assert [p.mean for p in measured] == [
+        row["perplexity"] for row in read_metrics(Path("run")) if "perplexity" in row
+    ]
+    assert trained.perplexity == measured[-1]
+    saved = Elmo.from_pretrained("run/model")
+    for one, two in zip(trained.model.embed(["the of and ."]), saved.embed(["the of and ."])):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_lines_that_are_skipped_are_told(text):
+    Path("bad.txt").write_bytes(Path(text).read_bytes() + b"\xff\n\xfe\n")
+    events = []
+    assert pretrain(
+        "bad.txt", out="run", tokens=300, on_bad_line="skip", **OPTIONS, on_progress=events.append
+    ).finished
+    assert next(event for event in events if event.message)[:2] == ("reading", 1.0)
+    assert [event.message for event in events if event.message] == ["skipped 2 lines that are not UTF-8"]
+
+
+def test_called_again_a_finished_run_is_only_opened(text):
+    first = pretrain(text, out="run", tokens=600, **OPTIONS)
+    before = {path: path.stat().st_mtime_ns for path in Path("run", "checkpoints").rglob("*")}
+    metrics = Path("run", "metrics.jsonl").read_bytes()
+    events = []
+    again = pretrain(out="run", on_progress=events.append)
+    assert again.finished
+    assert (again.step, again.perplexity) == (first.step, first.perplexity)
+    assert again.model.checkpoint.digest == first.model.checkpoint.digest
+    assert {path: path.stat().st_mtime_ns for path in Path("run", "checkpoints").rglob("*")} == before
+    assert Path("run", "metrics.jsonl").read_bytes() == metrics
+    assert [event.loss for event in events if event.loss is not None] == []
+
+
+def test_stopped_and_called_again_it_is_the_same_to_the_bit(text):
+    whole = pretrain([text], out="whole", tokens=1500, **OPTIONS)
+    cut = pretrain([text], out="run", tokens=1500, **OPTIONS, stop=stop_after(7))
+    assert (cut.finished, cut.step) == (False, 7)
+    assert 0 < cut.fraction < 1
+    assert cut.model.embed(["the of"])[0].shape == (3, 2, 16)  # as far as it came
+    assert not Path("run", "model").exists()
+    again = pretrain(["text.txt"], out="run", **OPTIONS)  # all that it was begun with
+    assert again.finished
+    assert again.step == whole.step
+    assert_same("whole", "run")
+
+
+def test_another_budget_replaces_the_runs(text):
+    pretrain(text, out="run", tokens=10**6, **OPTIONS, stop=stop_after(3))
+    shorter = pretrain(out="run", tokens=900)
+    assert shorter.finished
+    assert budget("run") == {"tokens": 900, "hours": None}
+    longer = pretrain(out="run", epochs=2, resume=True)
+    assert longer.finished
+    assert longer.step > shorter.step
+    corpus = Corpus.open("run/corpus/train")
+    assert budget("run")["tokens"] == 2 * (corpus.tokens + corpus.sentences)
+    assert pretrain(out="run", hours=1e-6).finished  # used up already
+    assert budget("run") == {"tokens": None, "hours": 1e-6}
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"recipe": "small"}, r"train.rows: the run has 8, found 64"),
+        ({"settings": ["train.rows=16"]}, r"\(train.rows: the run has 8, found 16\)"),
+        ({"settings": ["optimizer.clip_norm=5"]}, r"optimizer.clip_norm: the run has 10.0, found 5.0"),
+        ({"texts": ["other.txt"]}, r"texts: the run has \['text.txt'\], found \['other.txt'\]"),
+        ({"held_out": 0.2}, r"held_out: the run has 0.1, found 0.2"),
+        (
+            {"evaluations": 3, "sentences": "split"},
+            r"sentences: the run has 'lines', found 'split'; evaluations: the",
+        ),
+        ({"checkpoint_minutes": 1.0}, r"checkpoint_minutes: the run has 5.0, found 1.0"),
+        ({"on_bad_line": "skip"}, r"on_bad_line: the run has 'refuse', found 'skip'"),
+        ({"vectors": "glove.txt"}, r"vectors: the run has None, found 'glove.txt'"),
+    ],
+)
+def test_other_settings_than_the_runs_are_refused(text, asked, message):
+    pretrain(text, out="run", tokens=600, **OPTIONS, stop=stop_after(1))
+    Path("other.txt").write_text("the of\n")
+    before = Path("run", "run.json").read_bytes()
+    with pytest.raises(
+        UserError, match=rf"run was begun with other settings .*{message}.* leave them out to resume"
+    ):
+        pretrain(out="run", tokens=900, **asked)
+    assert Path("run", "run.json").read_bytes() == before  # nor is the budget changed
+
+
+def test_the_same_settings_said_otherwise_are_the_same(text):
+    pretrain(text, out="run", tokens=600, **OPTIONS, stop=stop_after(1))
+    trained = pretrain(
+        [Path("./text.txt")],
+        out="run",
+        settings=["train.rows = 8", "optimizer.learning_rate=1e-2"],
+        sentences="auto",
+    )
+    assert trained.finished
+
+
+def test_ctrl_c_ends_a_step_saves_and_is_raised(text):
+    whole = pretrain(text, out="whole", tokens=1500, **OPTIONS)
+    before = signal.getsignal(signal.SIGINT)
+
+    def press(now) -> None:
+        if now.seconds_left is not None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(text, out="run", tokens=1500, **OPTIONS, on_progress=press)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert [path.name for path in Path("run", "checkpoints").iterdir()] == ["step-000000002"]
+    assert pretrain(out="run").step == whole.step
+    assert_same("whole", "run")
+
+
+def test_an_interrupt_between_steps_saves_and_within_a_step_nothing_is_mixed(text, monkeypatch):
+    pretrain(text, out="whole", tokens=1500, **OPTIONS)
+
+    def interrupt(now) -> None:
+        if now.seconds_left is not None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(text, out="run", tokens=1500, **OPTIONS, on_progress=interrupt)
+    assert [path.name for path in Path("run", "checkpoints").iterdir()] == ["step-000000002"]
+    train_step = Trainer.train_step
+
+    def broken(trainer, progress):
+        result = train_step(trainer, progress)
+        if trainer.step == 5:
+            raise KeyboardInterrupt
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "train_step", broken)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain(out="run")
+    assert [path.name for path in Path("run", "checkpoints").iterdir()] == ["step-000000002"]
+    assert pretrain(out="run").finished
+    assert_same("whole", "run")
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_corpus_is_opened_once(text, monkeypatch, resumed):
+    if resumed:
+        pretrain(text, out="run", tokens=600, **OPTIONS, stop=stop_after(1))
+    opened, open_ = [], Corpus.open.__func__
+    monkeypatch.setattr(
+        Corpus, "open", classmethod(lambda cls, path: opened.append(path.name) or open_(cls, path))
+    )
+    if resumed:
+        pretrain(out="run", epochs=1)
+    else:
+        pretrain(text, out="run", epochs=1, **OPTIONS)
+    assert opened == ["train", "held-out"]
+
+
+def test_what_never_came_to_begin_is_begun_anew_and_nothing_else_is_touched(text):
+    def fail(now) -> None:
+        if now.plan is None:
+            raise RuntimeError("while the text is read")
+
+    with pytest.raises(RuntimeError):
+        pretrain(text, out="run", tokens=600, **OPTIONS, on_progress=fail)
+    Path("run", ".corpus.x.tmp").mkdir()  # as kill -9 leaves it
+    first = pretrain(text, out="run", tokens=600, **OPTIONS, stop=stop_after(1))
+    assert not first.finished
+    Path("run", "run.json").unlink()
+    Path("run", "notes.txt").touch()
+    with pytest.raises(UserError, match="run exists already, and holds no run to resume: choose another name"):
+        pretrain(text, out="run", tokens=600, **OPTIONS)
+    assert Path("run", "corpus", "train", "meta.json").is_file()
+
+
+def test_resume_may_be_asked_for_or_ruled_out(text):
+    with pytest.raises(UserError, match="run holds no training run"):
+        pretrain(out="run", resume=True)
+    assert not Path("run").exists()
+    pretrain(text, out="run", tokens=300, **OPTIONS, resume=False)
+    with pytest.raises(UserError, match="run exists already"):
+        pretrain(text, out="run", tokens=300, **OPTIONS, resume=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tokens": 9, "hours": 1.0}, "three ways to say one thing"),
+        ({"epochs": 0}, "more than nothing, found 0"),
+        ({"tokens": -3}, "more than nothing, found -3"),
+        ({"sentences": "words"}, "sentences: expected auto, lines, split, found 'words'"),
+        ({"evaluations": 0}, "evaluations: expected 1 or more, found 0"),
+        ({"checkpoint_minutes": -1.0}, "checkpoint_minutes: expected 0 or more"),
+        ({"recipe": "smal"}, "did you mean 'small'"),
+        ({"vectors": "none.txt"}, "none.txt"),
+    ],
+)
+def test_what_is_wrong_is_said_before_the_text_is_read(text, options, message):
+    events = []
+    with pytest.raises(UserError, match=message):
+        pretrain(text, out="run", **{**OPTIONS, **options}, on_progress=events.append)
+    assert not events
+    assert not Path("run").exists()
+
+
+@pytest.fixture
+def base(text) -> Elmo:
+    Path("domain.txt").write_text(made_up_text(120, seed=9).replace("the", "qoph"))
+    return pretrain(text, out="base", tokens=1500, **OPTIONS).model
+
+
+def test_finetuning_compares_before_and_after(base):
+    events = []
+    digest = base.checkpoint.digest
+    options = {"general": "text.txt", "new_words": 5, **TUNING, "epochs": 3}
+    tuned = finetune(base, ["domain.txt"], out="tuned", **options, on_progress=events.append)
+    assert tuned.finished
+    assert base.checkpoint.digest == digest  # the model that was given stays as it is
+    before, after = Checkpoint.load("tuned/start"), Checkpoint.load("tuned/model")
+    assert "qoph" in after.vocabulary
+    general = [line.split() for line in Path("text.txt").read_text().splitlines()]
+    held_out = Corpus.open("tuned/corpus/held-out")
+    domain = [held_out.words(i) for i in range(held_out.sentences)]
+    texts = {"domain, held out": domain, "general (text.txt)": general}
+    assert [comparison.text for comparison in tuned.comparisons] == list(texts)
+    for name, first, second in tuned.comparisons:
+        assert (first, second) == (perplexity(before, texts[name]), perplexity(after, texts[name]))
+    assert tuned.comparisons[0].after.mean < tuned.comparisons[0].before.mean
+    assert [event.fraction for event in events if event.stage == "comparing"] == [0, 0.5, 1]
+    assert next(event.plan for event in events if event.plan).lstm == base.bilm.config.lstm  # not the recipe's
+    again = finetune(base, "domain.txt", out="tuned", new_words=5, **TUNING)
+    assert (again.step, len(again.comparisons)) == (tuned.step, 1)
+
+
+def test_finetuning_resumes_with_the_budget_that_is_given(base, elmo_command):
+    finetune("base/model", "domain.txt", out="whole", tokens=1200, **TUNING)
+    cut = finetune("base/model", "domain.txt", out="tuned", tokens=1200, **TUNING, stop=stop_after(3))
+    assert not cut.finished
+    assert not cut.comparisons
+    code, out, err = elmo_command("finetune", "--out", "tuned", "--resume")
+    assert code == 0, err
+    assert "domain, held out" in out
+    assert_same("whole", "tuned")
+    code, _, err = elmo_command("finetune", "--out", "tuned", "--resume", "--tokens", "2400")
+    assert code == 0, err
+    assert budget("tuned") == {"tokens": 2400, "hours": None}
+    assert read_metrics(Path("tuned"))[-1]["tokens"] >= 2400
+    code, _, err = elmo_command("finetune", "--out", "tuned", "--resume", "--hours", "0.0000001")
+    assert code == 0, err
+    assert budget("tuned") == {"tokens": None, "hours": 1e-7}
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"model": "other/model"}, "model: the run has 'base/model', found 'other/model'"),
+        ({"new_words": 3}, "new_words: the run has 0, found 3"),
+        ({"settings": ["train.rows=16"]}, "train.rows: the run has 8, found 16"),
+    ],
+)
+def test_finetuning_refuses_other_settings_than_the_runs(base, asked, message):
+    finetune("base/model", "domain.txt", out="tuned", tokens=900, **TUNING, stop=stop_after(1))
+    with pytest.raises(UserError, match=message):
+        finetune(out="tuned", **asked)
+    with pytest.raises(UserError, match="tuned holds a run that finetune began: resume it with finetune"):
+        pretrain(out="tuned")
+    with pytest.raises(UserError, match="base holds a run that pretrain began: resume it with pretrain"):
+        finetune(out="base")
+    with pytest.raises(UserError, match=r"no file or folder none.txt"):
+        finetune(out="tuned", general="none.txt")
+    assert finetune("base/model", ["domain.txt"], out="tuned", new_words=0).finished
+
+
+def test_the_command_refuses_other_settings_too(text, elmo_command):
+    pretrain(text, out="run", tokens=600, **OPTIONS, stop=stop_after(1))
+    code, _, err = elmo_command("pretrain", "--out", "run", "--resume", "--evaluations", "3")
+    assert code == 1
+    assert "evaluations: the run has 2, found 3" in err
+    code, _, err = elmo_command("pretrain", "--out", "run", "--resume", "--set", "train.rows=8")
+    assert code == 0, err
+    assert "takes about" in err
+
+
+SPREAD = """
+import sys
+from elmokit import pretrain
+events = []
+options = {"recipe": "tiny", "settings": sys.argv[2:], "tokens": int(sys.argv[1])}
+trained = pretrain("text.txt", out="run", **options, on_progress=events.append)
+print(trained.finished, trained.step, bool(events), trained.model.embed(["the of"])[0].shape)
+"""
+
+
+def test_processes_that_torchrun_started_call_it_alike(text):
+    Path("spread.py").write_text(SPREAD)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    steps = []
+    for tokens in ("600", "1200"):  # begun together, and resumed together with another budget
+        process = subprocess.run(
+            [*command, "spread.py", tokens, *SMALL], capture_output=True, text=True, env=environment
+        )
+        assert process.returncode == 0, process.stderr
+        one, two = sorted(line.split(maxsplit=3) for line in process.stdout.splitlines())
+        assert (one[2], two[2]) == ("False", "True")  # the first alone is told
+        assert [one[0], one[1], one[3]] == [two[0], two[1], two[3]] == ["True", two[1], "(3, 2, 16)"]
+        steps.append(int(one[1]))
+    assert steps[0] < steps[1]
+    alone = pretrain(text, out="alone", recipe="tiny", settings=SMALL, tokens=600)
+    assert alone.step == steps[0]
+
+
+def test_the_old_word_for_no_memory_is_read(text):
+    """0.1.0 said "reset" for what is "zero" everywhere else."""
+    settings = [*SMALL, "train.state=zero"]
+    options = {**OPTIONS, "settings": settings}
+    pretrain(text, out="whole", tokens=900, **options)
+    pretrain(
+        text, out="run", tokens=900, **{**options, "settings": [*SMALL, "train.state=reset"]}, stop=stop_after(3)
+    )
+    path = Path("run", "run.json")
+    table = json.loads(path.read_bytes())
+    assert table["recipe"]["train"]["state"] == "zero"
+    table["recipe"]["train"]["state"] = "reset"
+    path.write_text(json.dumps(table))
+    assert pretrain(out="run", settings=["train.state=reset"]).finished
+    assert_same("whole", "run")
+    Path("old.toml").write_text('[train]\nstate = "reset"\n')
+    assert elmokit.pretrain.recipe.load_recipe("old.toml").train.state == "zero"
+    with pytest.raises(UserError, match=r"'train.state': expected one of 'carry', 'zero', 'either', found 'rest'"):
+        elmokit.pretrain.recipe.load_recipe("tiny", ["train.state=rest"])
+
+
+def test_what_editors_show_is_the_functions_signature():
+    from elmokit.pretrain.plan import pretrain as function
+
+    assert signature(pretrain) == signature(function)
