@@ -95,6 +95,7 @@ def test_layers_and_states_are_those_of_the_definition(cells, width, layers, len
     torch.testing.assert_close(found.state.cell, expected.state.cell, atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cells", "width"), [(1024, 128), (4096, 512)], ids=["small", "original"])
 def test_the_published_sizes(cells, width):
     model = make(cells, width)
@@ -306,6 +307,7 @@ def run_python(script, **environment):
     )
 
 
+@pytest.mark.slow
 def test_the_variable_chooses():
     script = "from elmokit.model.kernels.library import variant; print(variant())"
     for name in ("torch", *variants()):

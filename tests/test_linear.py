@@ -42,6 +42,7 @@ def test_it_equals_scikit_learn(classes, l2):
     assert tight.iterations < 1000
 
 
+@pytest.mark.slow
 def test_it_equals_scikit_learn_on_the_layers_of_a_bilm():
     """Few examples that can almost be told apart: a flat way to the minimum."""
     linear_model = pytest.importorskip("sklearn.linear_model", reason="scikit-learn is not installed")

@@ -47,8 +47,8 @@ def test_two_columns_with_hashtags(tmp_path):
 @pytest.mark.parametrize(
     ("text", "column", "message"),
     [
-        ("", "upos", "found an empty file"),
-        ("# only a comment\n", "upos", "found an empty file"),
+        ("", "upos", "the file is empty"),
+        ("# only a comment\n", "upos", "the file is empty"),
         ("1-2\tDon't" + "\t_" * 8 + "\n", "upos", "found none"),
         (CONLLU, "lemma", "expected upos, xpos or a number from 1, found 'lemma'"),
         (CONLLU, 11, "column 11 of the tags is not there: the file has 10"),

@@ -102,6 +102,7 @@ class Page(HTMLParser):
         self._in = None
 
 
+@pytest.mark.slow
 def test_a_page_with_everything(tmp_path, data, model_folder):
     runs = write_runs(tmp_path / "runs", model_folder, {"pos": {"baseline": 80.0, "elmo": 85.0}})
     told = report(
@@ -211,6 +212,7 @@ def test_runs_of_another_model_are_not_shown(tmp_path, data, model_folder):
     assert any("another model" in note for note in Page(tmp_path / "r.html").missing)
 
 
+@pytest.mark.slow
 def test_every_task_that_has_runs_of_a_study_is_in_its_table(tmp_path, data, model_folder):
     """Sentiment is none of the paper's three, nor in this data; ner has the runs that all studies share alone."""
     both = {"baseline": 80.0, "elmo": 85.0}
@@ -252,6 +254,7 @@ def test_runs_on_other_data_are_left_out_with_a_note(tmp_path, data, model_folde
     assert (tmp_path / "saved" / "tasks.csv").read_text().splitlines()[1].startswith("ner,")
 
 
+@pytest.mark.slow
 def test_the_commands_make_the_same_page(tmp_path, data, model_folder):
     scores = {"pos": {f"{kind}{share}": 50.0 for kind in ("baseline", "elmo") for share in ("", "-0.5")}}
     settings = ["train.epochs=2", "note=a b"]

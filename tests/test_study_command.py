@@ -62,6 +62,7 @@ def test_the_page_gets_the_table_between_its_marks(tmp_path, data, monkeypatch):
         check_page(page, ["tasks", "weights"])
 
 
+@pytest.mark.slow
 def test_a_real_study_by_the_command(tmp_path, data, model_folder):
     line = ["study", "tasks", "--data", data, "-m", model_folder, "--out", tmp_path / "runs", "--tasks", "pos"]
     line += ["--seeds", 1, "--set", "cells=8", "--set", "train.epochs=1", "--cache", tmp_path / "cache", "--json"]
@@ -74,6 +75,7 @@ def test_a_real_study_by_the_command(tmp_path, data, model_folder):
     assert "pos, elmo, seed 0" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_study_whose_runs_fail_says_where_the_reason_is(tmp_path, data, model_folder):
     line = ["study", "tasks", "--data", data, "-m", model_folder, "--out", tmp_path / "runs", "--tasks", "pos"]
     result = CliRunner().invoke(app, [*map(str, line), "--seeds", "1", "--set", "cells=-1"])

@@ -26,7 +26,7 @@ from elmokit.study.data import StudyData, TaskData, missing
 from elmokit.study.runs import DATA, STUDY, Measured, Trial, claim, read_result
 from elmokit.study.variants import Variant
 from elmokit.tasks import task_class
-from elmokit.tasks.prepare import TaskPlan, settings_of
+from elmokit.tasks.prepare import settings_of
 from elmokit.tasks.task import TrainConfig
 
 SECONDS_BETWEEN_LOOKS = 0.25  # whether to stop
@@ -164,9 +164,8 @@ class Sweep:
         """As `elmo task train` would find the recipe and the settings."""
         data = self.data.task(task)
         settings = (*data.settings, *self.settings)
-        plan = TaskPlan(task, Path(data.train), Path(data.dev), recipe=self.recipe, settings=settings)
         try:
-            return settings_of(task_class(task), plan)[1]
+            return settings_of(task_class(task), self.recipe, settings)[1]
         except UserError as error:
             raise UserError(f"{task}: {error}") from None
 

@@ -5,7 +5,6 @@ Files are CoNLL-U, or `token TAB tag` with a blank line between sentences.
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -24,11 +23,9 @@ from elmokit.formats.word_vectors import read_word_vectors
 from elmokit.progress import OnProgress, silent
 from elmokit.show.exhibit import Exhibit, layer_name, pattern_note, percent
 from elmokit.show.figures import draw_probe
-from elmokit.text.corpus import Line, LineReader
+from elmokit.text.conll import CONLLU_COLUMNS, CONLLU_FORM, read_tabbed
 
-CONLLU_FIELDS = 10
 NAMED = {"upos": 4, "xpos": 5}  # CoNLL-U's columns, from 1
-_ID = re.compile(r"\d+([-.]\d+)?")
 
 
 class Tagged(NamedTuple):
@@ -192,56 +189,24 @@ def _share_outside(words: Sequence[str], known: set[str] | dict[str, int]) -> fl
 
 
 def read_tagged(path: str | Path, column: str | int = "upos") -> list[Tagged]:
-    """The file's sentences. CoNLL-U's multiword (1-2) and empty (8.1) lines are left out: they are no words."""
-    with LineReader(path) as reader:
-        lines = list(reader)
-    first = next((line for line in lines if line.text.strip() and not line.text.startswith("#")), None)
-    if first is None:
-        raise UserError(f"{path}: expected tagged sentences, found an empty file")
-    fields = first.text.split("\t")
-    conllu = len(fields) == CONLLU_FIELDS and _ID.fullmatch(fields[0]) is not None
-    word, tag = _columns(path, column, len(fields), conllu)
-    sentences, tokens, tags = [], list[str](), list[str]()
-    for line in [*lines, Line(len(lines) + 1, "")]:
-        # A hashtag may be a token; a comment has no tab, outside CoNLL-U.
-        if line.text.startswith("#") and (conllu or "\t" not in line.text):
-            continue
-        if not line.text.strip():
-            if tokens:
-                sentences.append(Tagged(tokens, tags))
-                tokens, tags = [], []
-            continue
-        here = line.text.split("\t")
-        if len(here) != len(fields) or (conllu and not _ID.fullmatch(here[0])):
-            expected = (
-                "CoNLL-U's 10 columns, an id first"
-                if conllu
-                else f"{len(fields)} columns, as in line {first.number}"
-            )
-            raise UserError(
-                f"{path}, line {line.number}: expected {expected}, with tabs between them, found {len(here)}: "
-                f"{line.text[:60]!r}"
-            )
-        if conllu and not here[0].isdigit():
-            continue
-        if not here[word] or not here[tag]:
-            raise UserError(f"{path}, line {line.number}: expected a word and a tag, found an empty field")
-        tokens.append(here[word])
-        tags.append(here[tag])
-    if not sentences:
-        raise UserError(f"{path}: expected tagged sentences, found none")
-    return sentences
+    """The file's sentences."""
+    conllu, sentences = read_tabbed(path)
+    word, tag = _columns(path, column, len(sentences[0][0].fields), conllu)
+    for line, fields in (row for sentence in sentences for row in sentence):
+        if not fields[word] or not fields[tag]:
+            raise UserError(f"{path}, line {line}: expected a word and a tag, found an empty field")
+    return [Tagged(*([row.fields[at] for row in sentence] for at in (word, tag))) for sentence in sentences]
 
 
 def _columns(path: str | Path, column: str | int, count: int, conllu: bool) -> tuple[int, int]:
     """Where the word and the tag stand, from 0."""
     if count < 2:
         raise UserError(f"{path}: expected CoNLL-U or `token TAB tag` lines, found lines without a tab")
-    word = 2 if conllu else 1
+    word = CONLLU_FORM + 1 if conllu else 1  # from 1
     text = str(column).lower()
     if text in NAMED and not conllu:
         raise UserError(
-            f"{path}: {text} is a column of CoNLL-U, which has {CONLLU_FIELDS}; found {count} columns: "
+            f"{path}: {text} is a column of CoNLL-U, which has {CONLLU_COLUMNS}; found {count} columns: "
             f"give the tags' column by its number, from 1 to {count}"
         )
     if text not in NAMED and not text.isdigit():
