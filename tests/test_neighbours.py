@@ -16,8 +16,8 @@ from elmokit.analysis.contexts.neighbours import (
     neighbours,
     static_neighbours,
 )
-from elmokit.cli.index import highlighted
 from elmokit.cli.neighbours import neighbours as neighbours_command
+from elmokit.cli.shared.contexts import highlighted
 
 LINES = [
     "He sat on the bank of the river .",

@@ -234,6 +234,14 @@ def test_every_task_that_has_runs_of_a_study_is_in_its_table(tmp_path, data, mod
     assert sum("Not run yet" in note for note in Page(tmp_path / "r.html").missing) == 1  # placement
 
 
+def test_a_copy_beside_the_runs_is_none_of_them(tmp_path, data, model_folder):
+    runs = write_runs(tmp_path / "runs", model_folder, {"pos": {"baseline": 80.0, "elmo": 85.0}})
+    write_result(runs / "pos" / "elmo" / "seed-0-old", 10.0)
+    report(model_folder, "--data", data, "--runs", runs, "-o", tmp_path / "r.html", "--save", tmp_path / "saved")
+    (row,) = json.loads((tmp_path / "saved" / "tasks.json").read_text())["rows"]
+    assert row[4] == 85.0
+
+
 def test_only_small_shares_and_scores_of_nought_make_a_page(tmp_path, data, model_folder):
     nought = dict.fromkeys(("baseline", "last", "lambda-1", "elmo"), 0.0)
     scores = {"ner": {"baseline-0.001": 1.0, "elmo-0.001": 2.0}, "srl": nought}

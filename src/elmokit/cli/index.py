@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from elmokit.cli.shared.contexts import highlighted, read_layers
 from elmokit.cli.shared.exhibits import print_json, progress
 from elmokit.cli.shared.options import AsJson, Model, OnBadLine, Split, Threads, Tokenizer, use_threads
 from elmokit.cli.shared.signals import interrupt, stoppable
-from elmokit.errors import UserError
-
-if TYPE_CHECKING:
-    from elmokit.analysis.contexts.marked import MarkedSentence
-
-AROUND = 20  # tokens that a table shows before the word, and after it
 
 index = typer.Typer(
     name="index",
@@ -125,26 +120,3 @@ def search(
     for near in found.contexts:
         table.add_row(f"{near.cosine:.3f}", highlighted(near.sentence))
     Console().print(table)
-
-
-def read_layers(text: str) -> list[int] | None:
-    """ "0,2" -> [0, 2]; "all" -> None"""
-    if text == "all":
-        return None
-    try:
-        return [int(number) for number in text.split(",")]
-    except ValueError:
-        raise UserError(f"--layers: expected all or numbers such as 0,2, found {text!r}") from None
-
-
-def highlighted(sentence: MarkedSentence) -> str:
-    """The sentence in rich's markup, the word in bold; of a long one, only what stands around the word."""
-    from rich.markup import escape
-
-    before, after = sentence.tokens[: sentence.start], sentence.tokens[sentence.end :]
-    if len(before) > AROUND:
-        before = ["…", *before[-AROUND:]]
-    if len(after) > AROUND:
-        after = [*after[:AROUND], "…"]
-    word = f"[bold green]{escape(sentence.word)}[/bold green]"
-    return " ".join(part for part in (escape(" ".join(before)), word, escape(" ".join(after))) if part)

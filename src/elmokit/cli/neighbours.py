@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmokit.cli.index import highlighted, read_layers
+from elmokit.cli.shared.contexts import highlighted, read_layers
 from elmokit.cli.shared.exhibits import Save, print_json, progress, save_exhibits
 from elmokit.cli.shared.options import AsJson, Model, OnBadLine, Split, Threads, Tokenizer, use_threads
 from elmokit.progress import silent

@@ -20,7 +20,7 @@ def polysemy(
     ] = None,
     senses: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Two senses a word: JSON as of elmo probe pairs, or en or ko."),
+        typer.Option(metavar="FILE", help="Two senses per word: JSON as of elmo probe pairs, or en or ko."),
     ] = None,
     tagged: Annotated[
         Path | None, typer.Option(metavar="XML", help="A sense-tagged corpus: X.data.xml, its keys beside it.")

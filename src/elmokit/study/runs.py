@@ -97,8 +97,9 @@ def read_results(out: Path, tasks: Sequence[str], variants: Sequence[Variant], d
     for task in tasks:
         for variant in variants:
             for path in sorted((out / task / variant.name).glob(f"seed-*/{RESULTS}")):
-                seed = int(path.parent.name.removeprefix("seed-"))
-                found.append(read_result(Trial(task, variant, seed, path.parent)))
+                seed = path.parent.name.removeprefix("seed-")
+                if seed.isdecimal():  # else a copy that somebody keeps beside the runs
+                    found.append(read_result(Trial(task, variant, int(seed), path.parent)))
     return found
 
 

@@ -225,9 +225,7 @@ def open_index(model: Model, index: str | Path | ContextIndex) -> tuple[Elmo, Co
     return elmo, ContextIndex.open(index, elmo)
 
 
-class Found(NamedTuple):
-    """What a search found."""
-
+class SearchResult(NamedTuple):
     query: MarkedSentence
     layer: int
     contexts: list[Near]  # the nearest first
@@ -250,7 +248,7 @@ def search_index(
     layer: int | None = None,
     most: int = 10,
     exact: bool = False,
-) -> Found:
+) -> SearchResult:
     """The contexts of an index nearest to the [marked] word's, at most one per sentence.
 
     layer   by default the topmost that the index has.
@@ -259,4 +257,4 @@ def search_index(
     elmo, opened = open_index(model, index)
     query = read_marked(elmo, sentence)
     layer = opened.facts.which_layers[-1] if layer is None else layer
-    return Found(query, layer, opened.search(elmo, query, layer, most, exact=exact))
+    return SearchResult(query, layer, opened.search(elmo, query, layer, most, exact=exact))
