@@ -202,13 +202,13 @@ def test_questions_about_a_text(tmp_path):
 
 
 def evaluated(task: str, folder: Path, *settings: str) -> tuple[dict[str, float], Path]:
-    """A model that has hardly learned, its scores on its own fixture, and the file of what it found."""
+    """A model that has hardly learned, its scores on its own fixture, and the file of its predictions."""
     data = next(path for path in DATA.parent.iterdir() if path.stem == task)
     sizes = [part for setting in ("train.epochs=1", *settings) for part in ("--set", setting)]
     elmo_task("train", task, "--train", data, "--dev", data, "--out", folder / task, "--threads", "1", *sizes)
-    found = folder / f"{task}.found"
-    shown = elmo_task("evaluate", folder / task, data, "--predictions", found, "--json")
-    return json.loads(shown)["scores"], found
+    predictions = folder / f"{task}.predicted"
+    shown = elmo_task("evaluate", folder / task, data, "--predictions", predictions, "--json")
+    return json.loads(shown)["scores"], predictions
 
 
 def test_answers_are_written_for_the_official_script(tmp_path):
@@ -217,8 +217,8 @@ def test_answers_are_written_for_the_official_script(tmp_path):
     table = json.loads((DATA.parent / "squad.json").read_text(encoding="utf-8"))["data"]
     asked = [q for article in table for paragraph in article["paragraphs"] for q in paragraph["qas"]]
     assert set(answers) == {question["id"] for question in asked}
-    right = [max(exact_match(answers[q["id"]], a["text"]) for a in q["answers"]) for q in asked]
-    assert scores["em"] == pytest.approx(100 * sum(right) / len(right))
+    correct = [max(exact_match(answers[q["id"]], a["text"]) for a in q["answers"]) for q in asked]
+    assert scores["em"] == pytest.approx(100 * sum(correct) / len(correct))
 
 
 def test_half_a_surrogate_pair_is_written_as_json_has_it(tmp_path):
@@ -226,10 +226,10 @@ def test_half_a_surrogate_pair_is_written_as_json_has_it(tmp_path):
     table = json.loads((DATA.parent / "squad.json").read_text(encoding="utf-8"))
     question = table["data"][0]["paragraphs"][0]["qas"][0]
     question["id"] = "half \ud800"
-    data, found = tmp_path / "half.json", tmp_path / "half.found"
+    data, predictions = tmp_path / "half.json", tmp_path / "half.predicted"
     data.write_text(json.dumps(table))
-    elmo_task("evaluate", tmp_path / "squad", data, "--predictions", found)
-    assert "half \ud800" in json.loads(found.read_text(encoding="utf-8"))
+    elmo_task("evaluate", tmp_path / "squad", data, "--predictions", predictions)
+    assert "half \ud800" in json.loads(predictions.read_text(encoding="utf-8"))
 
 
 @pytest.mark.slow
@@ -243,9 +243,9 @@ def test_clusters_are_written_for_the_reference_scorer(tmp_path):
         "train.patience=30",
         "train.learning_rate=0.01",
     )
-    found, there = read_documents(path), read_documents(DATA.parent / "coref.conll")
-    assert [document.sentences for document in found] == [document.sentences for document in there]
-    clusters = [[document.clusters or [] for document in documents] for documents in (found, there)]
+    predicted, gold = read_documents(path), read_documents(DATA.parent / "coref.conll")
+    assert [document.sentences for document in predicted] == [document.sentences for document in gold]
+    clusters = [[document.clusters or [] for document in documents] for documents in (predicted, gold)]
     muc = cluster_scores(*clusters, singletons=False)["muc"].scores()["f1"]
     assert muc == pytest.approx(scores["muc"])
     assert muc > 0
@@ -256,8 +256,8 @@ def test_entities_are_written_for_conlleval(tmp_path):
     rows = [line.split(" ") for line in path.read_text(encoding="utf-8").splitlines()]
     ends = [i for i, row in enumerate(rows) if row == [""]]
     sentences = [rows[a:b] for a, b in zip([0, *(end + 1 for end in ends)], ends)]
-    right, found = ([spans_of([row[column] for row in s]) for s in sentences] for column in (1, 2))
-    assert overall(score_spans(found, right).values()).scores()["f1"] == pytest.approx(scores["f1"])
+    gold, predicted = ([spans_of([row[column] for row in s]) for s in sentences] for column in (1, 2))
+    assert overall(score_spans(predicted, gold).values()).scores()["f1"] == pytest.approx(scores["f1"])
     assert scores["f1"] > 0
 
 
