@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test results lint types format clean
+.PHONY: help demo test quick results lint types format clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -19,6 +19,9 @@ demo: .venv/installed  ## one word in several contexts, layer by layer; vectors 
 
 test: .venv/installed  ## all tests
 	$(BIN)/python -m pytest -n 2
+
+quick: .venv/installed  ## all tests but the slow ones
+	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 DATA ?= ../shared/data
 MODEL ?= en-small

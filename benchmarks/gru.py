@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmokit.tasks.nn.bilstm import turns
+from elmokit.tasks.nn.bilstm import reversed_positions
 from elmokit.tasks.nn.gru import BiGRU
 
 PARTS = ("forward", "backward", "whole")
@@ -39,20 +39,20 @@ class TorchBiGRU(nn.Module):
                 gru.bias_hh_l0.zero_()[2 * cells :] = ours.state_bias[direction]
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        turned = turns(mask).unsqueeze(-1)  # [B, T, 1]
+        turned = reversed_positions(mask).unsqueeze(-1)  # [B, T, 1]
         left, _ = self.forwards(x)
         right, _ = self.backwards(x.gather(1, turned.expand_as(x)))
         return torch.cat([left, right.gather(1, turned.expand_as(right))], dim=-1) * mask.unsqueeze(-1)
 
 
-def step(gru: nn.Module, x: Tensor, mask: Tensor, wanted: Tensor) -> tuple[tuple[float, ...], Tensor, Tensor]:
+def step(gru: nn.Module, x: Tensor, mask: Tensor, upstream: Tensor) -> tuple[tuple[float, ...], Tensor, Tensor]:
     """Seconds of each of PARTS; the output, and the gradient of x."""
     x = x.clone().requires_grad_()
     gru.zero_grad(set_to_none=True)
     begun = time.perf_counter()
     output = gru(x, mask)
     between = time.perf_counter()
-    output.backward(wanted)
+    output.backward(upstream)
     ended = time.perf_counter()
     return (between - begun, ended - between, ended - begun), output.detach(), x.grad
 
@@ -70,7 +70,7 @@ def main() -> None:
     torch.manual_seed(0)
     size, count, cells = arguments.sentences, arguments.tokens, arguments.cells
     mask = torch.arange(count) < torch.linspace(count, count / 2, size).long().unsqueeze(1)
-    wanted = torch.randn(size, count, 2 * cells)
+    upstream = torch.randn(size, count, 2 * cells)
     print(
         f"{torch.get_num_threads()} threads, {size} x {count} tokens, {cells} cells, best of {arguments.rounds}; "
         "milliseconds"
@@ -80,10 +80,10 @@ def main() -> None:
         ours = BiGRU(inputs, cells)
         contenders = {"torch": TorchBiGRU(ours), "elmokit": ours}
         x = torch.randn(size, count, inputs)
-        warm = [step(gru, x, mask, wanted)[1:] for gru in contenders.values()]
+        warm = [step(gru, x, mask, upstream)[1:] for gru in contenders.values()]
         apart = [float((one - other).abs().max()) for one, other in zip(*warm)]
         rounds = [
-            [step(gru, x, mask, wanted)[0] for gru in contenders.values()] for _ in range(arguments.rounds)
+            [step(gru, x, mask, upstream)[0] for gru in contenders.values()] for _ in range(arguments.rounds)
         ]  # [rounds, contenders, parts]
         best = 1e3 * np.array(rounds).min(axis=0)
         for name, parts in zip(contenders, best):

@@ -25,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmokit import Elmo
-from elmokit.analysis.contexts.index import ContextIndex, Rows, read_contexts, unit
-from elmokit.analysis.contexts.index_files import Context, IndexFacts, write_index
+from elmokit.analysis.contexts.corpus import Context, read_contexts, unit
+from elmokit.analysis.contexts.index import ContextIndex, Rows
+from elmokit.analysis.contexts.index_files import IndexFacts, write_index
 from elmokit.text.tokens import TokenizerConfig
 
 TOP = 10
@@ -65,11 +66,11 @@ class Source:
                 break
             number += 1
             if number % HELD_OUT == 0:
-                self.queries.append(context.vectors[0, len(context.places) // 2])
+                self.queries.append(context.layers[0, len(context.places) // 2])
                 continue
             kept = context.places[:left]
             left -= len(kept)
-            yield context._replace(places=kept, vectors=context.vectors[:, : len(kept)])
+            yield context._replace(places=kept, layers=context.layers[:, : len(kept)])
 
 
 def megabytes(folder: Path) -> float:
@@ -92,7 +93,7 @@ def recall(found: Rows, exact: Rows) -> float:
 
 def search(index: ContextIndex, layer: int, queries: list[NDArray[np.float32]]) -> dict[str, Any]:
     """Milliseconds of each kind of search, and recall@10."""
-    times: dict[str, list[float]] = {"exact": [], "partitions": [], "partitions, one a sentence": []}
+    times: dict[str, list[float]] = {"exact": [], "partitions": [], "partitions, one per sentence": []}
     first, _ = timed(lambda: index.rows(queries[0], layer, TOP))  # reads what later ones find in memory
     recalls = []
     for query in queries:
@@ -102,7 +103,7 @@ def search(index: ContextIndex, layer: int, queries: list[NDArray[np.float32]]) 
         times["partitions"].append(spent)
         recalls.append(recall(found, exact))
         spent, _ = timed(lambda q=query: index.nearest(q, layer, TOP))
-        times["partitions, one a sentence"].append(spent)
+        times["partitions, one per sentence"].append(spent)
     table = {
         name: {"median": float(np.median(spent)), "p95": float(np.percentile(spent, 95))}
         for name, spent in times.items()
@@ -124,7 +125,7 @@ def measure(source: Source, facts: IndexFacts, folder: Path, queries: int) -> di
         "partitions": made.partitions,
         "seconds": {"contexts": source.waited, "index": seconds - source.waited},
         "megabytes": {"memory before": before, "memory at most": at_most, "disk": megabytes(folder)},
-        "search": search(index, made.layers[0], chosen),
+        "search": search(index, made.which_layers[0], chosen),
     }
 
 
@@ -164,7 +165,7 @@ def main(arguments: list[str] | None = None) -> None:
         contexts = read_contexts(elmo, options.text, [layer], split=options.split, on_bad_line="skip")
         width, name, model, tokenizer = elmo.width, options.text, elmo.checkpoint.digest, elmo.tokenizer.config
     sources = (name,) if isinstance(name, str) else tuple(name)
-    facts = IndexFacts(model=model, tokenizer=tokenizer, layers=(layer,), width=width, sources=sources)
+    facts = IndexFacts(model=model, tokenizer=tokenizer, which_layers=(layer,), width=width, sources=sources)
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary) / "index"
         result = measure(Source(contexts, options.vectors), facts, folder, options.queries)

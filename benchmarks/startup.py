@@ -1,4 +1,4 @@
-"""Does `elmo --help` answer at once? Its time beside that of `import torch`, interleaved, best of several.
+"""How soon `elmo --help` answers and the first vector is there, beside `import torch`: best of several.
 
 .venv/bin/python benchmarks/startup.py
 """
@@ -14,6 +14,7 @@ COMMANDS = {
     "python -c pass": "pass",
     "elmo --help": "import sys; sys.argv = ['elmo', '--help']; from elmokit.cli import main; main()",
     "python -c 'import torch'": "import torch",
+    "first vector, en-small": "from elmokit import Elmo; Elmo.from_pretrained('en-small').embed(['He sat.'])",
 }
 
 

@@ -17,10 +17,11 @@ import torch
 
 from elmokit import Elmo
 from elmokit.tasks import task_class
+from elmokit.tasks.batches import batches
 from elmokit.tasks.inputs import InputConfig
 from elmokit.tasks.layer_cache import LayerCache
-from elmokit.tasks.model import TaskModel, batches
-from elmokit.tasks.prepare import TaskPlan, settings_of, word_table
+from elmokit.tasks.model import TaskModel
+from elmokit.tasks.prepare import settings_of, word_table
 
 
 def step(model: TaskModel, examples: list[Any], cache: LayerCache | None) -> float:
@@ -44,8 +45,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads or torch.get_num_threads())
     kind = task_class(arguments.task)
-    plan = TaskPlan(arguments.task, arguments.train, arguments.train, settings=tuple(arguments.set))
-    settings, train = settings_of(kind, plan)
+    settings, train = settings_of(kind, "laptop", arguments.set)
     examples = kind.read(arguments.train)[: arguments.examples]
     task = kind(settings, kind.labels_of(examples))
     examples = task.training_examples(examples)
@@ -72,7 +72,7 @@ def main() -> None:
             f"{arguments.task}, {source}: {tokens:,} tokens, {cache.bytes / 1e6:,.0f} MB, filled in {filled:.1f} s"
         )
     for name, took in seconds.items():
-        print(f"{name:<8} {1e3 * took / len(chosen):8.1f} ms a batch")
+        print(f"{name:<8} {1e3 * took / len(chosen):8.1f} ms per batch")
     print(f"cached layers are x {seconds['run'] / seconds['cached']:.1f}")
 
 

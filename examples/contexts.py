@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from elmokit import Elmo
+from elmokit import Elmo, embed_file
 from elmokit.analysis.contexts.marked import MarkedSentence, cosines, nearest, read_marked, word_vectors
-from elmokit.embed.job import EmbedJob
 
 HERE = Path(__file__).parent
 # The first two of each word are of one sense.
@@ -92,7 +91,7 @@ def main() -> None:
         for word, sentences in words.items():
             compare(console, elmo, word, sentences, others)
         vectors = folder / f"{name}.h5"
-        summary = EmbedJob(elmo, text, vectors).run(overwrite=True)
+        summary = embed_file(elmo, text, vectors, overwrite=True)
         console.print(
             f"Wrote {summary.tokens} tokens x {elmo.layers} layers x {elmo.width} numbers to {vectors}.\n",
             highlight=False,

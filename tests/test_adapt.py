@@ -68,6 +68,7 @@ def test_finetuning_keeps_a_softmax_of_another_width(elmo_command):
     assert elmo_command("finetune", "base/model", "domain.txt", "--out", "same", *own, *wide)[0] == 0
 
 
+@pytest.mark.slow
 def test_finetuning_learns_a_domain(elmo_command):
     Path("general.txt").write_text(made_up_text(150))
     lines = made_up_text(150, seed=9).splitlines()

@@ -130,6 +130,7 @@ def test_recipes_share_the_words_of_the_first(pretrain):
         pretrain.shared_recipes(["tiny", "tiny"], [])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(variant() == "torch", reason="elmokit was installed without a compiler")
 def test_the_embedding_benchmark_runs_and_its_contenders_agree(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(BENCHMARKS)

@@ -358,6 +358,7 @@ def test_fifty_steps_follow_those_in_float32(tmp_path, options):
     assert curves["bfloat16"][-5:].mean() < curves["bfloat16"][:5].mean() - 0.1
 
 
+@pytest.mark.slow
 @needs_it
 def test_two_processes_train_as_one_does(tmp_path):
     """Sums over rows are summed in another order, then rounded: not the same bits, but the same curve."""
@@ -401,6 +402,7 @@ run.close()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernels", ["portable", "torch"])
 def test_where_the_processor_cannot_a_run_resumes_in_float32_and_says_so(tmp_path, kernels):
     run = make_run(tmp_path / "run", tokens=600, settings=("train.precision=bfloat16",))

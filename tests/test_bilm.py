@@ -152,6 +152,7 @@ def test_reversing_twice_is_nothing_and_padding_stays():
     assert torch.equal(reverse(once, lengths), x)
 
 
+@pytest.mark.slow
 def test_gradients_of_the_whole_model_agree_with_numerical_ones():
     config = BiLMConfig(
         CharEncoderConfig(embedding=2, filters=((1, 2), (2, 3)), highway=1, activation="tanh"),

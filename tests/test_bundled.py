@@ -12,7 +12,8 @@ import pytest
 
 from elmokit import Elmo, sources
 from elmokit.checkpoint import HEAD, read_config
-from elmokit.cli.models import languages
+from elmokit.sources import bundled as bundled_models
+from elmokit.sources.catalogue import describe, languages, list_models
 from helpers.models import SENTENCES, make_elmo
 
 MEGABYTES = 25  # of a bundled model, its softmax head not counted
@@ -32,9 +33,9 @@ def bundled(tmp_path, monkeypatch):
     elmo = make_elmo()
     elmo.checkpoint.card = "# A model\n\n| | |\n|---|---|\n| Languages | English, Korean |\n"
     for name in ("en-small", "ko-small"):
-        elmo.save(tmp_path / "models" / name, precision="float16")
+        elmo.save(tmp_path / "models" / name, weights="float16")
     (tmp_path / "work").mkdir()
-    monkeypatch.setattr(sources, "MODELS", tmp_path / "models")
+    monkeypatch.setattr(bundled_models, "MODELS", tmp_path / "models")
     monkeypatch.chdir(tmp_path / "work")
     return tmp_path / "models"
 
@@ -87,13 +88,15 @@ def test_a_bundled_model_has_no_revisions(bundled):
 def test_info_and_models(bundled, elmo_command, nothing_cached):
     _, out, _ = elmo_command("info", "en-small", "--json")
     facts = json.loads(out)
+    assert facts == describe("en-small")
     assert (facts["format"], facts["folder"]) == ("bundled", str(bundled / "en-small"))
     rows = json.loads(elmo_command("models", "--json")[1])
+    assert rows == list_models()
     assert [row["model"] for row in rows] == ["en-small", "ko-small"]
     assert rows[0]["parameters"] == facts["parameters"]
     assert rows[0]["bytes"] == sum(path.stat().st_size for path in (bundled / "en-small").iterdir())
     assert rows[0]["languages"] == ["English", "Korean"]
-    assert (rows[0]["precision"], rows[0]["words predicted"]) == ("float16", 0)
+    assert (rows[0]["weights"], rows[0]["words predicted"]) == ("float16", 0)
     code, out, _ = elmo_command("models")
     assert code == 0
     line = next(line for line in out.splitlines() if "ko-small" in line)
@@ -130,17 +133,17 @@ def test_the_languages_of_a_card(card, found):
     assert languages(card) == found
 
 
-BUNDLED_NAMES = sources.bundled_names()
+BUNDLED_NAMES = bundled_models.bundled_names()
 
 
 @pytest.mark.skipif(not BUNDLED_NAMES, reason="this release bundles no model")
 @pytest.mark.parametrize("name", BUNDLED_NAMES or ["none"])
 def test_what_is_really_bundled(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    folder = sources.MODELS / name
+    folder = bundled_models.bundled_folder(name)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != HEAD)
     assert size <= MEGABYTES * 1e6
-    assert read_config(folder).precision == "float16"
+    assert read_config(folder).weights == "float16"
     checkpoint = sources.open_checkpoint(name)
     assert checkpoint.head is not None  # for perplexity, fill and finetune
     card = checkpoint.card or ""

@@ -36,7 +36,7 @@ def test_save_load_embed_is_identical(elmo, model_folder):
 
 
 def test_half_precision_halves_the_file_and_rounds_the_weights(elmo, tmp_path, model_folder):
-    elmo.save(tmp_path / "half", precision="float16")
+    elmo.save(tmp_path / "half", weights="float16")
     half, full = (tmp_path / "half" / "model.safetensors", model_folder / "model.safetensors")
     assert half.stat().st_size < 0.6 * full.stat().st_size
     again = Elmo.from_pretrained(tmp_path / "half")
@@ -152,7 +152,9 @@ def test_a_config_that_does_not_fit_is_refused(model_folder, tmp_path):
     for change, message in [
         ({"version": 99}, "reads version 1, found version 99"),
         ({"format": "other"}, "expected format 'elmokit', found 'other'"),
-        ({"precision": "int8"}, "precision"),
+        ({"weights": "int8"}, "weights: expected float32 or float16, found 'int8'"),
+        ({"weights": ["float32"]}, "weights: expected float32 or float16"),
+        ({"files": ["a"]}, "files: expected a table of files"),
         ({"model": {**config["model"], "dept": 3}}, "unknown key 'model.dept'"),
         ({"files": {}}, "lists no model.safetensors"),
         (
@@ -209,11 +211,33 @@ def test_a_half_written_folder_of_a_killed_process_is_not_taken_for_a_model(mode
         Elmo.from_pretrained(tmp_path / ".half.tmp")
 
 
+def test_a_model_that_0_1_0_wrote_opens(elmo, model_folder):
+    """It said precision where config.json says weights now, and tokeniser where it says tokenizer."""
+    config = json.loads((model_folder / "config.json").read_text())
+    assert config.pop("weights") == "float32"
+    config["precision"] = "float32"
+    config["files"]["tokeniser.json"] = config["files"].pop("tokenizer.json")
+    (model_folder / "tokenizer.json").rename(model_folder / "tokeniser.json")
+    config["sha256"] = config_digest(config)
+    (model_folder / "config.json").write_text(json.dumps(config))
+    assert equal(Elmo.from_pretrained(model_folder).embed(SENTENCES), elmo.embed(SENTENCES))
+    config["precision"] = "int8"
+    config["sha256"] = config_digest(config)
+    (model_folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="weights: expected float32 or float16, found 'int8'"):
+        Checkpoint.load(model_folder)
+
+
+def test_a_file_holds_no_weights_of_a_byte(elmo, tmp_path):
+    with pytest.raises(ValueError, match="weights: expected float32 or float16 in a file, found 'int8'"):
+        elmo.save(tmp_path / "model", weights="int8")
+
+
 def test_weights_that_half_precision_cannot_hold_are_not_silently_infinite(elmo, tmp_path):
     with torch.no_grad():
         elmo.bilm.forward_lstms[0].bias[0] = 1e6
     with pytest.raises(ValueError, match=r"forward_lstms.0.bias holds values that float16 cannot hold"):
-        elmo.save(tmp_path / "half", precision="float16")
+        elmo.save(tmp_path / "half", weights="float16")
     assert list(tmp_path.iterdir()) == []
     elmo.save(tmp_path / "full")
 

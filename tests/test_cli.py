@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 
 from elmokit import Elmo
 from elmokit.embed.vectors import open_vectors
+from elmokit.errors import UserError
 from helpers.models import make_elmo
 
 
@@ -46,6 +48,7 @@ def test_embed_then_info(elmo_command, model_folder, text, suffix):
     code, out, _ = elmo_command("info", f"out.{suffix}", "--json")
     facts = json.loads(out)
     assert (facts["sentences"], facts["shape of a vector"]) == (3, "3 x 16")
+    assert facts == open_vectors(f"out.{suffix}").describe()
     expected = make_elmo().embed(["밥을 먹었다 ."])[0]
     np.testing.assert_allclose(open_vectors(f"out.{suffix}")[2].vectors, expected, atol=1e-6, rtol=0)
 
@@ -73,6 +76,7 @@ def test_embed_standard_input_and_the_model_from_the_environment(model_folder, t
     assert open_vectors(tmp_path / "o.h5")[0].tokens == ["밥을", "먹었다", "."]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_polite_stop_loses_nothing_and_says_how_to_go_on(tmp_path, model_folder, number):
     (tmp_path / "text.txt").write_text("".join(f"sentence number {i} of many\n" for i in range(30_000)))
@@ -95,14 +99,26 @@ def test_a_polite_stop_loses_nothing_and_says_how_to_go_on(tmp_path, model_folde
     process.send_signal(number)
     message = process.communicate()[1]
     assert process.returncode == 130
-    assert "run the same command to go on" in message
+    assert "run the same command to resume" in message
     done = json.loads((tmp_path / "out.h5.partial" / "journal.json").read_text())["sentences"]
     assert 0 < done < 30_000
 
 
+def test_signals_are_put_back_after_a_command(elmo_command, model_folder, text):
+    """Whatever they were: a shell starts what it runs in the background with SIGINT ignored."""
+    ours = {signal.SIGINT: signal.SIG_IGN, signal.SIGTERM: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in ours.items()}
+    try:
+        assert elmo_command("embed", text, "-o", "out.h5", "-m", model_folder)[0] == 0
+        assert {number: signal.getsignal(number) for number in ours} == ours
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def test_convert_there_and_back(elmo_command, model_folder, published_pair):
     options, weights = published_pair
-    assert elmo_command("convert", weights, "ours", "--options", options, "--precision", "float16")[0] == 0
+    assert elmo_command("convert", weights, "ours", "--options", options, "--weights", "float16")[0] == 0
     assert elmo_command("convert", model_folder, "pair", "--to", "bilm")[0] == 0
     assert sorted(os.listdir("pair")) == ["options.json", "weights.hdf5"]
     assert elmo_command("convert", "pair", "again")[0] == 0
@@ -145,7 +161,7 @@ def test_similar(elmo_command, model_folder):
         ("info nowhere", "no bundled model"),
         ("info text.txt", "expected .h5"),
         ("convert text.txt out", "by --options"),
-        ("convert {model} out --to bilm --precision float16", "float32 only"),
+        ("convert {model} out --to bilm --weights float16", "float32 only"),
         ("similar [one] -m {model}", "two sentences or more"),
         ("similar [one] two -m {model}", "expected one word in [brackets], found 0"),
         ("similar [one] [] -m {model}", "hold no word"),
@@ -162,8 +178,6 @@ def test_what_is_wrong_is_said_in_a_line_without_a_traceback(elmo_command, model
 
 
 def test_a_full_disk_is_said_plainly(elmo_command, model_folder, text, monkeypatch):
-    import errno
-
     from elmokit.embed.scratch import Scratch
 
     def full(self, record):
@@ -175,16 +189,61 @@ def test_a_full_disk_is_said_plainly(elmo_command, model_folder, text, monkeypat
     assert "No space left on device (vectors.bin): free some space, then run the same command again" in err
 
 
-def test_a_bug_is_one_line_that_says_so_and_a_traceback_where_asked(elmo_command, monkeypatch):
-    def broken(*arguments, **options):
-        raise TypeError("never happens")
+@pytest.fixture
+def raising(elmo_command, monkeypatch):
+    """`elmo models` where the list of models cannot be made."""
 
-    monkeypatch.setattr("elmokit.sources.bundled_names", broken)
-    code, _, error = elmo_command("models")
+    def run(error):
+        def broken():
+            raise error
+
+        monkeypatch.setattr("elmokit.sources.catalogue.list_models", broken)
+        return elmo_command("models")
+
+    return run
+
+
+@pytest.mark.parametrize("kind", [TypeError, ValueError, OSError])  # a UserError is a ValueError, not the reverse
+def test_a_bug_is_one_line_that_says_so_and_a_traceback_where_asked(raising, monkeypatch, kind):
+    code, _, error = raising(kind("never\nhappens"))
     assert code == 1
-    assert "TypeError: never happens" in error
+    assert f"error: {kind.__name__}: never happens\n" in error
     assert "please report it" in error
     assert "Traceback" not in error
     monkeypatch.setenv("ELMOKIT_DEBUG", "1")
-    with pytest.raises(TypeError, match="never happens"):
-        elmo_command("models")
+    with pytest.raises(kind, match="never"):
+        raising(kind("never\nhappens"))
+
+
+@pytest.mark.parametrize("debug", ["0", "1"])
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (UserError("expected this, found that: do so"), "expected this, found that: do so"),
+        (FileExistsError("my-elmo exists already"), "my-elmo exists already"),
+    ],
+)
+def test_what_a_user_did_wrong_is_one_line_and_no_bug(raising, monkeypatch, debug, error, line):
+    monkeypatch.setenv("ELMOKIT_DEBUG", debug if isinstance(error, UserError) else "0")
+    assert raising(error) == (1, "", f"error: {line}\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            FileNotFoundError(errno.ENOENT, "No such file or directory", "x.txt"),
+            "No such file or directory (x.txt)",
+        ),
+        (MemoryError(), "not enough memory"),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+            "not enough mem",
+        ),
+    ],
+)
+def test_what_the_machine_refused_is_one_line_and_no_bug(raising, error, line):
+    code, out, message = raising(error)
+    assert (code, out) == (1, "")
+    assert message.startswith(f"error: {line}")
+    assert "bug" not in message

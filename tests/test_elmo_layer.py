@@ -5,7 +5,8 @@ import copy
 import pytest
 import torch
 
-from elmokit import ElmoLayer
+from elmokit import ElmoLayer, ScalarMix
+from elmokit.model.elmo import LayerMixes
 from helpers.models import make_elmo
 
 SENTENCES = [["He", "sat", "down"], ["Stop"], []]
@@ -74,7 +75,7 @@ def test_dropout_only_while_training(elmo):
 
 
 def test_one_layer_can_be_selected(elmo):
-    layer = elmo.layer(select=[2], dropout=0.0)
+    layer = elmo.layer(which_layers=[2], dropout=0.0)
     mixed = layer(elmo.ids([["He", "sat"]])).mixes[0][0]
     torch.testing.assert_close(
         mixed, torch.from_numpy(elmo.embed([["He", "sat"]], layers=2)[0]), atol=1e-6, rtol=0
@@ -97,6 +98,40 @@ def test_its_parameters_save_and_load_with_the_model_around_it(elmo):
     again.load_state_dict(layer.state_dict())
     ids = elmo.ids(SENTENCES)
     assert torch.equal(layer.eval()(ids).mixes[1], again.eval()(ids).mixes[1])
+
+
+@pytest.mark.parametrize("boundaries", [False, True])
+def test_layers_that_are_computed_already_are_mixed_as_if_the_bilm_ran(elmo, boundaries):
+    layer = elmo.layer(places=2, dropout=0.5).train()
+    with torch.no_grad():
+        layer.mixes[1].weights.copy_(torch.tensor([0.0, 3.0, -1.0]))
+    arrays = elmo.embed(SENTENCES, boundaries=boundaries)
+    longest = max(array.shape[1] for array in arrays)
+    layers = torch.zeros(3, len(arrays), longest, 16)
+    mask = torch.zeros(len(arrays), longest, dtype=torch.bool)
+    for row, array in enumerate(arrays):
+        layers[:, row, : array.shape[1]] = torch.from_numpy(array)
+        mask[row, : array.shape[1]] = True
+    torch.manual_seed(0)
+    expected = layer(elmo.ids(SENTENCES))
+    torch.manual_seed(0)
+    given = layer.mix(layers, mask, boundaries=boundaries)
+    assert torch.equal(given.mask, expected.mask)
+    assert given.state is None
+    for one, other in zip(given.mixes, expected.mixes, strict=True):
+        assert torch.equal(one == 0, other == 0)  # the same are dropped
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+def test_without_its_bilm_it_is_the_same_module(elmo):
+    alone = LayerMixes([ScalarMix(3, regularizer=0.5) for _ in range(2)], dropout=0.0)
+    layer = elmo.layer(places=2, dropout=0.0, regularizer=0.5)
+    with torch.no_grad():
+        layer.mixes[1].weights.copy_(torch.tensor([0.0, 3.0, -1.0]))
+    alone.load_state_dict({k: v for k, v in layer.state_dict().items() if not k.startswith("bilm.")})
+    layers, mask = torch.randn(3, 2, 4, 16), torch.ones(2, 4, dtype=torch.bool)
+    assert torch.equal(alone.mix(layers, mask).mixes[1], layer.mix(layers, mask).mixes[1])
+    assert alone.penalty() == layer.penalty()
 
 
 def test_no_place_is_refused(elmo):

@@ -88,6 +88,7 @@ def test_stream_takes_any_iterable_and_reads_no_further_than_a_window():
     assert taken <= ELMO.window_tokens // 5 + 1
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_corpus(monkeypatch):
     monkeypatch.setattr(ELMO.token_layer, "room", 0)  # as little as it can be: 1,024 words are kept
 
@@ -135,6 +136,8 @@ def test_nothing_gives_nothing(elmo):
         (["a"], {"layers": 3}, "layers 0 to 2, found 3"),
         (["a"], {"layers": "top"}, "found 'top'"),
         (["a"], {"layers": [1.0]}, "expected 3 finite weights"),
+        (["a"], {"layers": ["a", "b", "c"]}, "expected 3 finite weights"),
+        (["a"], {"layers": None}, "expected 3 finite weights"),
         (["a"], {"layers": [1.0, float("nan"), 0]}, "expected 3 finite weights"),
         (["a"], {"pooling": "sum"}, "pooling"),
         (["a"], {"dtype": "int8"}, "dtype"),

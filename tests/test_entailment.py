@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from elmokit.tasks.entailment.network import EsimSettings
-from elmokit.tasks.entailment.task import Entailment, Pair
+from elmokit.tasks.entailment.pairs import Pair
+from elmokit.tasks.entailment.task import Entailment
 from elmokit.tasks.inputs import InputConfig, WordTable
 from elmokit.tasks.model import TaskModel
 from helpers.models import make_elmo
@@ -51,8 +52,8 @@ def test_pairs_are_read_and_those_without_a_majority_left_out():
             "line 2: expected the key 'sentence2', found 'gold_label', ",
         ),
         ({}, "line 2: expected the key 'gold_label', found none"),
-        ({**GOOD, "sentence1": None}, "line 2: expected 'sentence1' to be text, found None"),
-        ({**GOOD, "gold_label": 1}, "line 2: expected 'gold_label' to be text, found 1"),
+        ({**GOOD, "sentence1": None}, "line 2: expected 'sentence1' to be text, found 'None'"),
+        ({**GOOD, "gold_label": 1}, "line 2: expected 'gold_label' to be text, found '1'"),
         ({**GOOD, "gold_label": "maybe"}, "line 2: expected gold_label to be contradiction, .* found 'maybe'"),
     ],
 )

@@ -1,42 +1,24 @@
-"""Exhibits: tables and files that say the same, figures in any script, and the probes shown as exhibits."""
+"""Exhibits: tables and files that say the same, and the probes shown as exhibits."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import sys
-import warnings
 from dataclasses import replace
-from xml.etree import ElementTree
 
 import pytest
-from PIL import Image
 from rich.console import Console
 
 from elmokit.analysis.probes.classification import TextProbeResult
 from elmokit.analysis.probes.pairs import PairScore, PairsProbeResult
-from elmokit.analysis.probes.senses import Score, SenseProbeResult, senses_exhibit
+from elmokit.analysis.probes.senses import Score, SenseProbeResult, SenseTestResult
 from elmokit.analysis.probes.tagging import TagProbeResult
-from elmokit.show import exhibit as module
-from elmokit.show.exhibit import Exhibit, draw_bars, legend_below, pattern_note, percent, stem
+from elmokit.errors import UserError
+from elmokit.show.exhibit import Exhibit, pattern_note, percent, stem
+from helpers.exhibits import make_exhibit
 
-
-def bars(figure):
-    draw_bars(
-        figure, ["배", "$x", "_y"], {"눈 [a]": [1.0, 2.0, 3.0]}, xlabel="단어", ylabel="%", lines={"기준": 2.5}
-    )
-
-
-SHOWN = Exhibit(
-    name="words-1",
-    title="Words <b> [bold]",
-    columns=("word", "score (%)", "count"),
-    rows=(('눈, "quoted"\nline', 66.66666, 1234), ("[red]plain[/red]", None, None), ("-", float("nan"), 0)),
-    notes=("seed 0", "배"),
-    draw=bars,
-    paper="Table 9",
-)
+SHOWN = make_exhibit()
 
 
 def tags(by_layer, column="upos", **changes):
@@ -47,7 +29,7 @@ def tags(by_layer, column="upos", **changes):
 def senses(test, *f1, first=0.5):
     layers = tuple(Score(f, f, f) for f in f1)
     found = None if first is None else Score(first, first, first)
-    return SenseProbeResult(layers, layers[-1], Score(0.4, 0.4, 0.4), found, test, 455, 3, 20, 90, 33, 7)
+    return SenseTestResult(layers, layers[-1], Score(0.4, 0.4, 0.4), found, test, 455, 3, 20, 90, 33, 7)
 
 
 def test_csv_and_json_have_every_cell():
@@ -88,59 +70,8 @@ def test_people_see_a_deviation_beside_what_it_is_of_and_a_terminal_only_what_it
     assert exhibit.csv().splitlines()[:2] == ["task,f1,± f1,minutes", "ner,50.0,0.25,3"]
 
 
-def test_the_same_files_every_time(tmp_path):
-    first, second = (SHOWN.write(tmp_path / "new" / folder) for folder in "ab")
-    assert [path.name for path in first] == [f"words-1.{suffix}" for suffix in ("csv", "json", "png", "svg")]
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-    assert first[0].read_text(encoding="utf-8") == SHOWN.csv()
-    assert sorted(path.name for path in (tmp_path / "new" / "a").iterdir()) == sorted(p.name for p in first)
-    with Image.open(first[2]) as image:
-        image.load()
-        assert image.width > 800
-    text = "".join(ElementTree.fromstring(first[3].read_text(encoding="utf-8")).itertext())
-    for part in ("단어", "배", "기준 (2.5)", "$x", "_y", "눈 [a]"):
-        assert part in text
-
-
-def test_letters_without_a_font_are_told_of(monkeypatch):
-    monkeypatch.setattr(module, "HANGUL_FONTS", ())
-    assert "no Korean font" in SHOWN.left_out()[0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert SHOWN.png() is not None
-        assert "눈 [a]" in (SHOWN.svg() or "")
-    plain = replace(SHOWN, draw=lambda figure: draw_bars(figure, ["a"], {"b": [1.0]}, xlabel="x", ylabel="y"))
-    assert plain.left_out() == []
-
-
-def test_a_font_with_korean_letters_is_used_where_there_is_one(monkeypatch):
-    monkeypatch.setattr(module, "HANGUL_FONTS", ("No such font", "DejaVu Sans Mono", "DejaVu Serif"))
-    assert SHOWN.left_out() == []
-    assert "DejaVu Sans Mono" in (SHOWN.svg() or "")
-
-
-def test_without_matplotlib_the_tables_remain(tmp_path, monkeypatch):
-    for name in ("matplotlib", "matplotlib.figure"):
-        monkeypatch.setitem(sys.modules, name, None)
-    assert (SHOWN.figure(), SHOWN.svg(), SHOWN.png()) == (None, None, None)
-    assert [path.suffix for path in SHOWN.write(tmp_path)] == [".csv", ".json"]
-    assert "pip install 'elmokit[train]'" in SHOWN.left_out()[0]
-    assert replace(SHOWN, draw=None).left_out() == []
-
-
-def test_a_figure_that_fails_leaves_the_table(tmp_path):
-    failing = replace(SHOWN, draw=lambda figure: figure.no_such_thing())
-    assert [path.suffix for path in failing.write(tmp_path)] == [".csv", ".json"]
-    assert "drawing it failed (AttributeError" in failing.left_out()[0]
-
-
-def test_nothing_drawn_has_no_legend():
-    figure = replace(SHOWN, draw=lambda figure: legend_below(figure, [])).figure()
-    assert figure.legends == []
-
-
 def test_figures_have_labels_and_a_legend():
-    figure = senses_exhibit([senses("a", 0.5, 0.6, 0.7), senses("b", 0.4, 0.5, 0.6)]).figure()
+    figure = SenseProbeResult((senses("a", 0.5, 0.6, 0.7), senses("b", 0.4, 0.5, 0.6))).exhibit().figure()
     (axes,) = figure.axes
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("test set", "F1 (%)")
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["a", "b"]
@@ -153,12 +84,13 @@ def test_figures_have_labels_and_a_legend():
 
 @pytest.mark.parametrize("name", ["", "a/b", "../a", "a b", ".a"])
 def test_names_that_are_no_file(name):
-    with pytest.raises(ValueError, match="expected letters"):
+    with pytest.raises(ValueError, match="expected letters") as raised:
         replace(SHOWN, name=name)
+    assert not isinstance(raised.value, UserError)  # a bug of who makes it
 
 
 def test_rows_that_do_not_fit():
-    with pytest.raises(ValueError, match="expected 3 cells a row, found 1"):
+    with pytest.raises(ValueError, match="expected 3 cells per row, found 1"):
         replace(SHOWN, rows=(("a",),))
 
 
@@ -202,7 +134,7 @@ def test_tags_of_another_kind_have_no_pattern():
     ],
 )
 def test_the_pattern_of_table_5(f1, first, pattern, beside):
-    exhibit = senses("t", *f1, first=first).exhibit()
+    exhibit = SenseProbeResult((senses("t", *f1, first=first),)).exhibit()
     notes = " ".join(exhibit.notes)
     assert f"layer 1 above layer 0) {pattern}" in notes
     assert beside in notes

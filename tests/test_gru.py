@@ -56,10 +56,10 @@ def compare(lengths: list[int], count: int, inputs: int, cells: int, dtype: torc
     ours = make(inputs, cells, dtype)
     theirs = torchs(ours)
     x = torch.randn(len(lengths), count, inputs, dtype=dtype, requires_grad=True)
-    wanted = torch.randn(len(lengths), count, 2 * cells, dtype=dtype)  # the gradient of the output
+    gradient = torch.randn(len(lengths), count, 2 * cells, dtype=dtype)  # of the output
     output = ours(x, mask_of(lengths, count))
-    assert output.shape == wanted.shape
-    (output * wanted).sum().backward()
+    assert output.shape == gradient.shape
+    (output * gradient).sum().backward()
     x_gradient, x.grad = x.grad, None
     loss = 0.0 * sum(parameter.sum() for parameter in theirs.parameters())
     for row, length in enumerate(lengths):
@@ -68,7 +68,7 @@ def compare(lengths: list[int], count: int, inputs: int, cells: int, dtype: torc
         if length:
             expected = theirs(x[row : row + 1, :length])[0][0]
             torch.testing.assert_close(output[row, :length], expected, **close)
-            loss = loss + (expected * wanted[row, :length]).sum()
+            loss = loss + (expected * gradient[row, :length]).sum()
     loss.backward()
     for name, expected in gradients(theirs).items():
         torch.testing.assert_close(ours.get_parameter(name).grad, expected, **close)
@@ -127,11 +127,11 @@ def test_without_gradients_nothing_is_kept_and_the_output_is_the_same():
     assert torch.equal(output, expected)
 
 
-def test_the_way_back_can_be_gone_twice():
+def test_the_backward_pass_can_run_twice():
     ours, x, mask = make(3, 4), torch.randn(2, 5, 3, requires_grad=True), mask_of([5, 3], 5)
     loss = ours(x, mask).square().sum()
-    wanted = [x, *ours.parameters()]
-    first, second = torch.autograd.grad(loss, wanted, retain_graph=True), torch.autograd.grad(loss, wanted)
+    inputs = [x, *ours.parameters()]
+    first, second = torch.autograd.grad(loss, inputs, retain_graph=True), torch.autograd.grad(loss, inputs)
     assert all(map(torch.equal, first, second))
 
 
@@ -156,7 +156,7 @@ def test_it_starts_with_orthogonal_states_and_no_bias():
     assert not ours.state_bias.any()
 
 
-def test_orders_are_inverse_and_the_second_direction_is_turned():
+def test_orders_are_inverse_and_the_second_direction_is_reversed():
     to_steps, to_tokens = orders(mask_of([3, 1], 3))
     assert torch.equal(to_steps[to_tokens], torch.arange(12))
     places = to_steps.view(3, 2, 2)  # [T, 2, B], a place in [B, T, 2] each

@@ -280,7 +280,7 @@ def test_a_download_that_breaks_off(online, monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", broken)
     trouble = errors.HTTPError("peer closed connection")
-    with pytest.raises(ValueError, match=r"the download broke off \(peer closed connection\): run it again to go"):
+    with pytest.raises(ValueError, match=r"the download broke off \(peer closed connection\): run it again"):
         locate("owner/name")
     trouble = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(OSError, match="No space left"):

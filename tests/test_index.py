@@ -11,9 +11,11 @@ from typer.testing import CliRunner
 
 from elmokit.analysis.contexts import index as index_module
 from elmokit.analysis.contexts import index_files
-from elmokit.analysis.contexts.index import ContextIndex, read_contexts, unit
-from elmokit.analysis.contexts.index_files import Context, IndexFacts, read_facts, write_index
+from elmokit.analysis.contexts.corpus import Context, read_contexts, unit
+from elmokit.analysis.contexts.index import ContextIndex, search_index
+from elmokit.analysis.contexts.index_files import IndexFacts, read_facts, write_index
 from elmokit.analysis.contexts.marked import read_marked, word_vectors
+from elmokit.checkpoint import config_digest
 from elmokit.cli.index import index as index_app
 from elmokit.text.tokens import TokenizerConfig
 from helpers.models import make_elmo, small_config
@@ -43,18 +45,18 @@ def corpus(tmp_path):
 
 def by_hand(elmo, query, layer, lines=LINES):
     """(cosine, tokens, place) of every word of other sentences, by NumPy, the nearest first."""
-    wanted = unit(word_vectors(elmo, [query])[0, layer])
+    own = unit(word_vectors(elmo, [query])[0, layer])
     found = []
     for tokens in (line.split() for line in lines):
         if tokens == query.tokens or not tokens:
             continue
         for place, vector in enumerate(unit(elmo.embed([tokens], layers=layer)[0])):
             if any(letter.isalpha() for letter in tokens[place]):
-                found.append((float(vector @ wanted), tokens, place))
+                found.append((float(vector @ own), tokens, place))
     return sorted(found, key=lambda each: -each[0])
 
 
-def one_a_sentence(rows, most):
+def one_per_sentence(rows, most):
     best = {}
     for cosine, tokens, place in rows:
         best.setdefault(tuple(tokens), (cosine, place))
@@ -66,20 +68,20 @@ def test_what_is_found_is_what_a_comparison_with_all_finds(tmp_path, elmo, corpu
     index = ContextIndex.build(elmo, [corpus], tmp_path / "index")
     query = read_marked(elmo, "We saw a [play] of the bank")
     found = index.search(elmo, query, layer, 5)
-    expected = one_a_sentence(by_hand(elmo, query, layer), 5)
+    expected = one_per_sentence(by_hand(elmo, query, layer), 5)
     np.testing.assert_allclose([near.cosine for near in found], [each[1] for each in expected], atol=1e-5)
     if layer:  # in layer 0 equal words are equally near, and any may come first
         assert [(near.sentence.tokens, near.sentence.start) for near in found] == [(t, p) for t, _, p in expected]
 
 
 def test_all_that_there_is_comes_when_more_is_asked_for(tmp_path, elmo, corpus):
-    index = ContextIndex.build(elmo, [corpus], tmp_path / "index", layers=[2])
+    index = ContextIndex.build(elmo, [corpus], tmp_path / "index", which_layers=[2])
     query = read_marked(elmo, "He sat on the [bank] of the river .")
     found = index.search(elmo, query, 2, 100)
     sentences = [" ".join(near.sentence.tokens) for near in found]
     assert sorted(sentences) == sorted({line for line in LINES if line and line not in (LINES[0], LINES[4])})
     assert index.facts.sentences == 8  # with the one that is there twice; without those of no words
-    assert index.facts.layers == (2,)
+    assert index.facts.which_layers == (2,)
 
 
 def test_facts_and_what_is_kept(tmp_path, elmo, corpus):
@@ -87,7 +89,7 @@ def test_facts_and_what_is_kept(tmp_path, elmo, corpus):
     assert made == read_facts(tmp_path / "index")
     assert made.vectors == sum(len(line.split()) for line in LINES)
     assert (made.model, made.tokenizer) == (elmo.checkpoint.digest, TokenizerConfig("whitespace"))
-    assert (made.layers, made.width, made.partitions) == ((0, 1, 2), elmo.width, 0)
+    assert (made.which_layers, made.width, made.partitions) == ((0, 1, 2), elmo.width, 0)
     assert made.sources == (str(corpus),)
     few = ContextIndex.build(elmo, [corpus], tmp_path / "few", limit=10).facts
     assert (few.vectors, few.sentences) == (10, 2)
@@ -136,7 +138,7 @@ def test_partitions_find_what_exact_search_finds(tmp_path, monkeypatch):
     facts = IndexFacts("none", TokenizerConfig("whitespace"), (2,), 16, ("made up",))
     stages = []
     made = write_index(
-        tmp_path / "index", facts, contexts, exact_below=1000, report=lambda stage, *_: stages.append(stage)
+        tmp_path / "index", facts, contexts, exact_below=1000, on_progress=lambda now: stages.append(now.stage)
     )
     assert (made.vectors, made.partitions) == (2000, 40)
     assert "partitioning" in stages
@@ -158,11 +160,11 @@ def test_partitions_find_what_exact_search_finds(tmp_path, monkeypatch):
 
 
 def test_a_build_that_fails_leaves_nothing(tmp_path, elmo, corpus):
-    def stop(stage, done, total):
+    def stop(now):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ContextIndex.build(elmo, [corpus], tmp_path / "index", report=stop)
+        ContextIndex.build(elmo, [corpus], tmp_path / "index", on_progress=stop)
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
@@ -182,22 +184,50 @@ def test_an_index_is_replaced_only_on_request_and_only_by_a_whole_one(tmp_path, 
 
 
 def test_another_model_or_tokenizer_is_refused(tmp_path, elmo, corpus):
-    ContextIndex.build(elmo, [corpus], tmp_path / "index", layers=[1])
+    ContextIndex.build(elmo, [corpus], tmp_path / "index", which_layers=[1])
     with pytest.raises(ValueError, match="another model"):
         ContextIndex.open(tmp_path / "index", make_elmo(small_config(cells=20)))
     with pytest.raises(ValueError, match="tokenizer 'whitespace'"):
         ContextIndex.open(tmp_path / "index", make_elmo(tokenizer="words"))
 
 
+def test_one_call_opens_the_model_as_the_index_was_made(tmp_path, model_folder, corpus):
+    made = ContextIndex.build(model_folder, [corpus], tmp_path / "index", which_layers=[1, 2], tokenizer="words")
+    elmo = make_elmo(tokenizer="words")
+    query = read_marked(elmo, "They made a [play], didn't they?")  # the model's own tokenizer reads it otherwise
+    found = search_index(model_folder, tmp_path / "index", "They made a [play], didn't they?", most=3)
+    assert (found.query, found.layer) == (query, 2)
+    assert found.contexts == made.search(elmo, query, 2, 3)
+    assert search_index(elmo, made, "They made a [play], didn't they?", layer=1, most=3, exact=True).layer == 1
+    with pytest.raises(ValueError, match="tokenizer 'words'"):
+        search_index(make_elmo(), made, "a [play]")
+    with pytest.raises(ValueError, match="an open model has its own"):
+        ContextIndex.build(make_elmo(), [corpus], tmp_path / "other", tokenizer="words")
+
+
+def test_an_index_that_version_0_1_0_wrote_is_opened(tmp_path, elmo, corpus):
+    made = ContextIndex.build(elmo, [corpus], tmp_path / "index", which_layers=[1, 2])
+    path = tmp_path / "index" / "index.json"
+    table = json.loads(path.read_text(encoding="utf-8"))
+    facts = table["facts"]
+    assert facts["layers"] == [1, 2]
+    assert "which_layers" not in facts
+    tokenizer = facts.pop("tokenizer")
+    old = {"tokeniser": {"name": tokenizer["name"], "normalise": tokenizer["normalize"]}, **facts}
+    table = {**table, "facts": old}
+    path.write_text(json.dumps({**table, "sha256": config_digest(table)}), encoding="utf-8")
+    assert ContextIndex.open(tmp_path / "index", elmo).facts == made.facts
+
+
 def test_what_cannot_be_is_refused(tmp_path, elmo, corpus):
-    for layers in ([3], [-1], []):
+    for which_layers in ([3], [-1], []):
         with pytest.raises(ValueError, match="layers 0 to 2"):
-            ContextIndex.build(elmo, [corpus], tmp_path / "index", layers=layers)
+            ContextIndex.build(elmo, [corpus], tmp_path / "index", which_layers=which_layers)
     with pytest.raises(ValueError, match="1 or more"):
         ContextIndex.build(elmo, [corpus], tmp_path / "index", limit=0)
     with pytest.raises(ValueError, match="no file or folder"):
         ContextIndex.build(elmo, [tmp_path / "no.txt"], tmp_path / "index")
-    index = ContextIndex.build(elmo, [corpus], tmp_path / "index", layers=[1])
+    index = ContextIndex.build(elmo, [corpus], tmp_path / "index", which_layers=[1])
     query = read_marked(elmo, "a [play]")
     with pytest.raises(ValueError, match="layer 1, found layer 2"):
         index.search(elmo, query, 2)
@@ -221,7 +251,7 @@ def test_a_folder_that_is_not_whole_is_refused(tmp_path, elmo, corpus):
     folder = tmp_path / "index"
     with pytest.raises(ValueError, match="not an index"):
         ContextIndex.open(folder)
-    ContextIndex.build(elmo, [corpus], folder, layers=[1])
+    ContextIndex.build(elmo, [corpus], folder, which_layers=[1])
     data = next(folder.glob("tokens.lance/data/*"))
     content = data.read_bytes()
     data.write_bytes(content[:-10])
@@ -260,10 +290,7 @@ def test_without_lancedb_the_extra_is_named(tmp_path, elmo, corpus, monkeypatch)
 
 def test_progress_counts_vectors(elmo, corpus):
     reports = []
-    count = sum(
-        len(context.places)
-        for context in read_contexts(elmo, [corpus], [1], report=lambda *each: reports.append(each))
-    )
+    count = sum(len(context.places) for context in read_contexts(elmo, [corpus], [1], on_progress=reports.append))
     assert reports[-1] == ("embedding", count, count)
 
 

@@ -14,11 +14,12 @@ import time
 import h5py
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from elmokit.embed import job as job_module
-from elmokit.embed.job import EmbedJob
+from elmokit.embed.job import EmbedJob, embed_file
 from elmokit.embed.vectors import open_vectors
+from elmokit.errors import UserError
 from helpers.models import make_elmo
 
 SUFFIXES = [".h5", ".npz", ".safetensors", ".parquet"]
@@ -142,6 +143,7 @@ def test_interrupted_while_the_output_is_written(tmp_path, text, monkeypatch):
     assert (tmp_path / "out.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
 
 
+@pytest.mark.slow
 def test_killed_and_run_again_gives_the_bytes_of_an_uninterrupted_run(tmp_path):
     """SIGKILL, for real, in another process, at whatever it is doing."""
     text = tmp_path / "text.txt"
@@ -274,7 +276,7 @@ def test_two_jobs_never_write_to_the_same_output(tmp_path, text):
                 job.run()
             seen.append(True)
 
-    job.run(report=second)
+    job.run(on_progress=second)
     assert seen
 
 
@@ -327,6 +329,67 @@ def test_a_folder_that_cannot_be_written_to(text):
 
     with pytest.raises(ValueError, match="cannot write to"):
         run(text, Path("/proc/out.h5"))
+
+
+def test_one_call_takes_a_model_by_name(tmp_path, text):
+    make_elmo().save(tmp_path / "model")
+    run(text, tmp_path / "whole.h5", make_elmo(), layers=1, pooling="mean")
+    stages = set()
+    summary = embed_file(
+        tmp_path / "model",
+        text,
+        str(tmp_path / "out.h5"),
+        layers=1,
+        pooling="mean",
+        on_progress=lambda progress: stages.add(progress.stage),
+    )
+    assert summary.sentences == len(LINES) * 20
+    assert stages == {"embedding", "writing"}
+    assert (tmp_path / "out.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
+    with pytest.raises(UserError, match="exists already"):
+        embed_file(tmp_path / "model", text, tmp_path / "out.h5")
+    assert embed_file(tmp_path / "model", text, tmp_path / "out.h5", overwrite=True).resumed_at == 0
+
+
+def test_one_call_resumes(tmp_path, text, monkeypatch):
+    with monkeypatch.context() as patch:
+        stop_after(patch, 60)
+        with pytest.raises(Stop):
+            embed_file(small_elmo(), text, tmp_path / "out.h5")
+    assert embed_file(small_elmo(), text, tmp_path / "out.h5").resumed_at > 0
+
+
+@pytest.mark.parametrize("which", [np.int64(1), np.array([0.5, 0.0, 0.5])])
+def test_layers_may_be_chosen_by_numpys_numbers(tmp_path, text, which):
+    run(text, tmp_path / "out.npz", layers=which)
+    for sentence, expected in zip(open_vectors(tmp_path / "out.npz"), small_elmo().embed(LINES, layers=which)):
+        np.testing.assert_array_equal(sentence.vectors, expected)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("damage", ["cut", "junk", "empty"])
+def test_a_damaged_vector_file_is_said_to_be_one(tmp_path, suffix, damage):
+    path = tmp_path / f"out{suffix}"
+    (tmp_path / "t.txt").write_text("one\ntwo\n")
+    run(tmp_path / "t.txt", path)
+    whole = path.read_bytes()
+    path.write_bytes({"cut": whole[: len(whole) // 2], "junk": b"junk" * 400, "empty": b""}[damage])
+    with pytest.raises(UserError, match="not a whole file as elmo embed writes them"):
+        open_vectors(path)
+
+
+def test_a_file_of_another_program_is_said_to_be_one(tmp_path):
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["line"] = np.zeros(3)
+    np.savez(tmp_path / "other.npz", vectors=np.zeros((2, 4)), offsets=np.zeros(2), sentences=np.zeros(1))
+    save_file({name: np.zeros(2) for name in ("vectors", "offsets", "sentences")}, tmp_path / "other.safetensors")
+    for suffix, message in (
+        (".h5", "not written by"),
+        (".npz", "not a whole"),
+        (".safetensors", "not written by"),
+    ):
+        with pytest.raises(UserError, match=message):
+            open_vectors(tmp_path / f"other{suffix}")
 
 
 def test_a_vector_file_that_is_none(tmp_path):

@@ -77,6 +77,7 @@ def test_layers_and_states_are_those_of_the_definition(cells, width, layers, len
     torch.testing.assert_close(found.state.cell, expected.state.cell, atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cells", "width"), [(1024, 128), (4096, 512)], ids=["small", "original"])
 def test_the_published_sizes(cells, width):
     model = make(cells, width)

@@ -147,6 +147,7 @@ def test_it_is_the_same_in_threads():
     assert len(korean._loaded) == 1
 
 
+@pytest.mark.slow
 def test_it_goes_to_another_process():
     pytest.importorskip("kiwipiepy", reason=KIWI)
     tokenizer = make_tokenizer(TokenizerConfig("korean", "none"))

@@ -8,7 +8,7 @@ import torch
 
 from elmokit import Elmo
 from elmokit.checkpoint import Checkpoint
-from elmokit.tasks.layer_cache import LayerCache
+from elmokit.tasks.layer_cache import LayerCache, computed_layers
 from helpers.models import make_elmo, random_bilm, small_config
 
 SENTENCES = [["He", "sat", "."], ["밥을", "먹었다"], ["He", "sat", "."], [], ["a"] * 40]
@@ -17,8 +17,8 @@ SENTENCES = [["He", "sat", "."], ["밥을", "먹었다"], ["He", "sat", "."], []
 def test_what_is_kept_is_what_the_bilm_computes(tmp_path):
     elmo = make_elmo()
     told = []
-    cache = LayerCache.open(elmo, SENTENCES, tmp_path, lambda done, total: told.append((done, total)))
-    assert told[-1] == (4, 4)  # equal sentences once
+    cache = LayerCache.open(elmo, SENTENCES, tmp_path, told.append)
+    assert told[-1][1:3] == (4, 4)  # equal sentences once
     padded = cache.padded(SENTENCES)
     assert padded.shape == (3, 5, 40, 16)
     for row, (sentence, expected) in enumerate(zip(SENTENCES, elmo.embed(SENTENCES))):
@@ -26,6 +26,16 @@ def test_what_is_kept_is_what_the_bilm_computes(tmp_path):
         assert not padded[:, row, len(sentence) :].any()
     assert SENTENCES[0] in cache
     assert ["unseen"] not in cache
+
+
+def test_what_is_computed_is_what_would_be_kept(tmp_path):
+    """Bit by bit, whatever the batch: a score has the same numbers with a cache and without."""
+    elmo = make_elmo()
+    cache = LayerCache.open(elmo, SENTENCES, tmp_path)
+    for part in (SENTENCES, SENTENCES[1:2], SENTENCES[::-1], [[]], []):
+        assert torch.equal(computed_layers(elmo, part), cache.padded(part))
+    exact = torch.from_numpy(elmo.embed(SENTENCES[:1])[0])
+    assert not torch.equal(computed_layers(elmo, SENTENCES[:1])[:, 0], exact)  # float16 is what both are
 
 
 def test_the_second_time_it_is_read_not_computed(tmp_path, monkeypatch):

@@ -42,6 +42,7 @@ def test_it_equals_scikit_learn(classes, l2):
     assert tight.iterations < 1000
 
 
+@pytest.mark.slow
 def test_it_equals_scikit_learn_on_the_layers_of_a_bilm():
     """Few examples that can almost be told apart: a flat way to the minimum."""
     linear_model = pytest.importorskip("sklearn.linear_model", reason="scikit-learn is not installed")
@@ -82,7 +83,7 @@ def test_a_label_that_training_did_not_have_is_never_right():
     ("change", "message"),
     [
         ({"features": np.zeros(4, np.float32)}, "examples, features"),
-        ({"labels": [0, 1, 1]}, "one label an example"),
+        ({"labels": [0, 1, 1]}, "one label per example"),
         ({"labels": [0, 1, 2, 1]}, "from 0 to 1, found 0 to 2"),
         ({"labels": [0, 0, 0, 0], "classes": 1}, "two classes or more"),
         ({"l2": 0.0}, "l2: expected a number above 0"),
@@ -97,7 +98,7 @@ def test_what_it_refuses(change, message):
 
 def test_other_features_than_in_training_are_refused():
     probe = fit(np.eye(4, 2, dtype=np.float32), [0, 1, 1, 0], 2)
-    with pytest.raises(ValueError, match="expected 2 a row, as in training, found 3"):
+    with pytest.raises(ValueError, match="expected 2 per row, as in training, found 3"):
         probe.predict(np.zeros((1, 3), np.float32))
     with pytest.raises(ValueError, match="as many labels"):
         probe.accuracy(np.zeros((1, 2), np.float32), [1, 0])

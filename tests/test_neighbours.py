@@ -9,10 +9,15 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from elmokit.analysis.contexts.marked import nearest, read_marked
-from elmokit.analysis.contexts.neighbours import corpus_neighbours, index_neighbours, static_neighbours
+from elmokit.analysis.contexts.marked import MarkedSentence, nearest, read_marked
+from elmokit.analysis.contexts.neighbours import (
+    corpus_neighbours,
+    index_neighbours,
+    neighbours,
+    static_neighbours,
+)
 from elmokit.cli.index import highlighted
-from elmokit.cli.neighbours import neighbours
+from elmokit.cli.neighbours import neighbours as neighbours_command
 
 LINES = [
     "He sat on the bank of the river .",
@@ -50,18 +55,18 @@ def test_the_nearest_of_a_corpus_by_layer(elmo, corpus):
     query = read_marked(elmo, "We saw a [play] there")
     result = corpus_neighbours(elmo, query, [corpus], most=3)
     sentences = [line.split() for line in dict.fromkeys(LINES)]
-    for layer, contexts in zip(result.layers, result.contexts):
+    for layer, contexts in zip(result.which_layers, result.contexts):
         expected = nearest(elmo, query, sentences, layer=layer, most=3)
         np.testing.assert_allclose([c.cosine for c in contexts], [e.cosine for e in expected], atol=1e-5)
         assert [c.sentence.tokens for c in contexts] == [e.sentence.tokens for e in expected]
-    assert result.layers == (0, 1, 2)
+    assert result.which_layers == (0, 1, 2)
     assert result.contexts[0][0].sentence.word == "play"  # without context, the word itself
     assert result.static is None
 
 
 def test_its_own_sentence_is_left_out_however_often_it_is_there(elmo, corpus):
     query = read_marked(elmo, "They made a [play] on the grounder .")
-    result = corpus_neighbours(elmo, query, [corpus], most=10, layers=[2])
+    result = corpus_neighbours(elmo, query, [corpus], most=10, which_layers=[2])
     assert query.tokens not in [near.sentence.tokens for near in result.contexts[0]]
     assert len(result.contexts[0]) == 4
 
@@ -70,14 +75,35 @@ def test_an_index_answers_as_the_corpus_does(tmp_path, elmo, corpus):
     pytest.importorskip("lancedb")
     from elmokit.analysis.contexts.index import ContextIndex
 
-    index = ContextIndex.build(elmo, [corpus], tmp_path / "index", layers=[1, 2])
+    index = ContextIndex.build(elmo, [corpus], tmp_path / "index", which_layers=[1, 2])
     query = read_marked(elmo, "by the [bank] of it")
-    direct = corpus_neighbours(elmo, query, [corpus], layers=[1, 2], most=4)
+    direct = corpus_neighbours(elmo, query, [corpus], which_layers=[1, 2], most=4)
     stored = index_neighbours(elmo, query, index, most=4)
-    assert (stored.layers, stored.compared) == (direct.layers, direct.compared)
+    assert (stored.which_layers, stored.compared) == (direct.which_layers, direct.compared)
     for ours, theirs in zip(stored.contexts, direct.contexts):
         assert [near.sentence for near in ours] == [near.sentence for near in theirs]
         np.testing.assert_allclose([near.cosine for near in ours], [near.cosine for near in theirs], atol=1e-5)
+
+
+def test_one_call_looks_where_it_is_told(tmp_path, elmo, model_folder, corpus, vectors):
+    sentence, told = "We saw a [play] there", []
+    query = read_marked(elmo, sentence)
+    direct = corpus_neighbours(elmo, query, [corpus], vectors=vectors, limit=20)
+    options = {"vectors": vectors, "limit": 20, "on_progress": told.append}
+    assert neighbours(model_folder, sentence, corpus=[corpus], **options) == direct
+    assert told[-1] == ("embedding", 20, 20)
+    for where in ({}, {"corpus": [corpus], "index": tmp_path}):
+        with pytest.raises(ValueError, match="either a corpus"):
+            neighbours(elmo, sentence, **where)
+    with pytest.raises(ValueError, match="an index has its own"):
+        neighbours(elmo, sentence, index=tmp_path, split=True)
+    pytest.importorskip("lancedb")
+    from elmokit.analysis.contexts.index import ContextIndex
+
+    index = ContextIndex.build(elmo, [corpus], tmp_path / "index")
+    expected = index_neighbours(elmo, query, index, most=2, which_layers=[1])
+    assert neighbours(elmo, sentence, index=index, most=2, which_layers=[1]) == expected
+    assert neighbours(model_folder, sentence, index=tmp_path / "index", most=2, which_layers=[1]) == expected
 
 
 def test_static_neighbours(elmo, vectors):
@@ -105,7 +131,7 @@ def test_limit_bad_lines_and_nothing_to_compare(tmp_path, elmo, corpus):
     with pytest.raises(ValueError, match="found none"):
         corpus_neighbours(elmo, query, [tmp_path / "empty.txt"])
     with pytest.raises(ValueError, match="layers 0 to 2"):
-        corpus_neighbours(elmo, query, [corpus], layers=[5])
+        corpus_neighbours(elmo, query, [corpus], which_layers=[5])
     with pytest.raises(ValueError, match="top: expected 1 or more"):
         corpus_neighbours(elmo, query, [corpus], most=0)
 
@@ -114,7 +140,7 @@ def test_limit_bad_lines_and_nothing_to_compare(tmp_path, elmo, corpus):
 def command(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     app = typer.Typer()
-    app.command()(neighbours)
+    app.command()(neighbours_command)
 
     def run(*arguments):
         return CliRunner().invoke(app, list(map(str, arguments)))
@@ -135,10 +161,10 @@ def test_the_table(tmp_path, command, model_folder, vectors):
 
 def test_of_a_long_sentence_what_stands_around_the_word_is_shown():
     tokens = [str(i) for i in range(100)]
-    assert highlighted(tokens, 50, 51).split() == [
+    assert highlighted(MarkedSentence(tokens, 50, 51)).split() == [
         "…", *tokens[30:50], "[bold", "green]50[/bold", "green]", *tokens[51:71], "…"
     ]  # fmt: skip
-    assert highlighted(["[a]", "b"], 0, 1) == "[bold green]\\[a][/bold green] b"
+    assert highlighted(MarkedSentence(["[a]", "b"], 0, 1)) == "[bold green]\\[a][/bold green] b"
 
 
 def test_json_and_saved_files(tmp_path, command, model_folder, corpus, vectors):
@@ -167,6 +193,6 @@ def test_json_and_saved_files(tmp_path, command, model_folder, corpus, vectors):
 def test_where_to_look_must_be_said_once(tmp_path, command, model_folder, corpus):
     for where in ([], ["--corpus", corpus, "--index", tmp_path]):
         wrong = command("a [play]", *where, "-m", model_folder)
-        assert "either --corpus TEXT or --index FOLDER" in str(wrong.exception)
+        assert "either a corpus (--corpus TEXT) or an index (--index FOLDER)" in str(wrong.exception)
     wrong = command("a [play]", "--index", tmp_path, "--limit", 5, "-m", model_folder)
-    assert "go with --corpus" in str(wrong.exception)
+    assert "go with a corpus" in str(wrong.exception)

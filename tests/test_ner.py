@@ -1,4 +1,4 @@
-"""Named entities: spans as conlleval reads and counts them, the files, the character features, the decoder."""
+"""Named entities: the files, the scores, the character features, the decoder."""
 
 from __future__ import annotations
 
@@ -10,134 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmokit.tasks.inputs import InputConfig, Padded, TokenInputs, WordTable
-from elmokit.tasks.ner.task import CharacterFeatures, NamedEntities, NerNetwork, NerSettings, Sentence
-from elmokit.tasks.spans import (
-    Span,
-    bioes_may_follow,
-    bioes_tags,
-    overall,
-    score_spans,
-    spans_of,
-    split_tag,
-    to_bio,
-    to_bioes,
-)
+from elmokit.tasks.ner.characters import CharacterFeatures
+from elmokit.tasks.ner.entities import Sentence
+from elmokit.tasks.ner.network import NerNetwork, NerSettings
+from elmokit.tasks.ner.task import NamedEntities
+from elmokit.tasks.spans import Span, bioes_may_follow, bioes_tags, spans_of, to_bio
 from elmokit.tasks.task import Batch
 
 FIXTURE = Path(__file__).parent / "tasks" / "ner.conll"
 TYPES = ["loc", "per"]
-BIO_TAGS = st.lists(st.sampled_from(["O", "B-loc", "I-loc", "B-per", "I-per"]), max_size=8)
-BIOES_TAGS = st.lists(st.sampled_from(bioes_tags(TYPES)), max_size=8)
 
 
 def valid(tags: list[str]) -> bool:
     return all(bioes_may_follow(a, b) for a, b in zip([None, *tags], [*tags, None]))
-
-
-@pytest.mark.parametrize(
-    ("tags", "spans"),
-    [
-        ("", []),
-        ("O O", []),
-        ("B-x I-x O", [(0, 2, "x")]),
-        ("O I-x I-x O", [(1, 3, "x")]),  # I- after O begins
-        ("B-x I-y O", [(0, 1, "x"), (1, 2, "y")]),  # another type inside
-        ("I-x I-y I-y", [(0, 1, "x"), (1, 3, "y")]),
-        ("B-x B-x I-x", [(0, 1, "x"), (1, 3, "x")]),  # B after B
-        ("I-x B-x", [(0, 1, "x"), (1, 2, "x")]),  # IOB1
-        ("B-x I-x E-x S-x", [(0, 3, "x"), (3, 4, "x")]),
-        ("B-x L-x U-y O", [(0, 2, "x"), (2, 3, "y")]),  # BILOU
-        ("E-x I-x E-x", [(0, 1, "x"), (1, 3, "x")]),
-        ("S-x I-x", [(0, 1, "x"), (1, 2, "x")]),
-        ("B-x S-x E-y", [(0, 1, "x"), (1, 2, "x"), (2, 3, "y")]),
-        ("B-creative-work I-creative-work", [(0, 2, "creative-work")]),
-    ],
-)
-def test_spans_of_tags(tags, spans):
-    assert spans_of(tags.split()) == spans
-
-
-@given(BIOES_TAGS)
-def test_there_and_back(tags):
-    spans = spans_of(tags)
-    assert spans_of(to_bio(spans, len(tags))) == spans
-    assert spans_of(to_bioes(spans, len(tags))) == spans
-    assert valid(to_bioes(spans, len(tags)))
-    assert (to_bioes(spans, len(tags)) == tags) == valid(tags)
-
-
-@pytest.mark.parametrize("spans", [[(0, 2, "x"), (1, 3, "y")], [(2, 4, "x")], [(1, 1, "x")]])
-def test_spans_that_no_tags_can_say_are_refused(spans):
-    with pytest.raises(ValueError, match=r"expected (a span within 3|spans that do not overlap)"):
-        to_bioes([Span(*span) for span in spans], 3)
-
-
-@pytest.mark.parametrize("tag", ["", "B", "B-", "o", "Q-x", "O-x", "x", "-x"])
-def test_what_is_no_tag_is_refused(tag):
-    with pytest.raises(ValueError, match="expected O, or B-"):
-        split_tag(tag)
-
-
-def test_what_may_follow():
-    yes = "None>O None>B-x None>S-x O>B-x B-x>I-x B-x>E-x I-x>I-x I-x>E-x E-x>O E-x>S-y S-x>S-x E-x>None O>None"
-    no = "None>I-x None>E-x O>I-x O>E-x B-x>O B-x>B-x B-x>S-x B-x>I-y I-x>E-y E-x>E-x S-x>I-x B-x>None I-x>None"
-    for pairs, expected in ((yes, True), (no, False)):
-        for pair in pairs.split():
-            before, after = (None if tag == "None" else tag for tag in pair.split(">"))
-            assert bioes_may_follow(before, after) is expected, pair
-
-
-def conlleval(right: list[list[str]], found: list[list[str]]) -> tuple[int, int, int]:
-    """As the Perl script goes about it: one pass over both columns, asking at each token what ends and begins."""
-
-    def ends(before, kind_before, tag, kind):
-        return before + tag in ("BB", "BO", "IB", "IO") or (before != "O" and kind_before != kind)
-
-    def begins(before, kind_before, tag, kind):
-        return before + tag in ("BB", "IB", "OB", "OI") or (tag != "O" and kind_before != kind)
-
-    hits = guessed = there = 0
-    both = False  # both are within a chunk that began at the same token, of one type
-    columns = [[tag for sentence in side for tag in [*sentence, "O"]] for side in (right, found)]
-    last = ("O", "", "O", "")
-    for r, f in zip(*columns):
-        now = (*split_tag(r), *split_tag(f))
-        right_ends, found_ends = ends(*last[:2], *now[:2]), ends(*last[2:], *now[2:])
-        if both and right_ends and found_ends and last[1] == last[3]:
-            hits, both = hits + 1, False
-        elif both and (right_ends != found_ends or now[1] != now[3]):
-            both = False
-        right_begins, found_begins = begins(*last[:2], *now[:2]), begins(*last[2:], *now[2:])
-        if right_begins and found_begins and now[1] == now[3]:
-            both = True
-        there, guessed, last = there + right_begins, guessed + found_begins, now
-    return hits, guessed, there
-
-
-@settings(max_examples=300)
-@given(st.lists(st.lists(st.tuples(*[st.sampled_from("O B-x I-x B-y I-y".split())] * 2), max_size=7), max_size=3))
-def test_spans_are_counted_as_conlleval_counts(pairs):
-    right, found = ([[pair[side] for pair in sentence] for sentence in pairs] for side in (0, 1))
-    score = overall(score_spans(map(spans_of, found), map(spans_of, right)).values())
-    assert (score.right, score.found, score.there) == conlleval(right, found)
-
-
-@pytest.mark.parametrize(
-    ("right", "found", "counts"),
-    [
-        ("B-x I-x O B-y", "B-x I-x O B-y", (2, 2, 2)),
-        ("B-x I-x O", "O I-x O", (0, 1, 1)),  # the end is right, the start is not
-        ("B-x I-x O", "I-x I-x O", (1, 1, 1)),  # I- after nothing begins
-        ("B-x I-x I-x", "B-x I-y I-x", (0, 3, 1)),  # another type inside: three spans
-        ("B-x I-x", "B-x B-x", (0, 2, 1)),
-        ("B-x B-x", "B-x I-x", (0, 1, 2)),
-        ("O O", "O O", (0, 0, 0)),
-        ("O O", "B-x O", (0, 1, 0)),
-    ],
-)
-def test_counts_by_hand(right, found, counts):
-    score = overall(score_spans([spans_of(found.split())], [spans_of(right.split())]).values())
-    assert (score.right, score.found, score.there) == counts == conlleval([right.split()], [found.split()])
 
 
 def test_scores_in_per_cent():
@@ -181,7 +66,7 @@ def test_conll_2003_and_bilou_are_read(tmp_path):
     ("text", "message"),
     [
         ("a\tO\nb\n", r"bad\.conll, line 2: expected 2 columns"),
-        ("a x y O\nb x I-NP\n", r"bad\.conll, line 2: expected 4 columns, as in the lines before, found 3"),
+        ("a x y O\nb x I-NP\n", r"bad\.conll, line 2: expected 4 columns, as in line 1, found 3"),
         ("a\tO\n\nb\tQ-x\n", r"bad\.conll, line 3: expected O, or B-.* found the tag 'Q-x'"),
         ("a\tO\nb\tB\n", r"bad\.conll, line 2: expected O, or B-.* found the tag 'B'"),
         ("a\tO\n\tO\n", r"bad\.conll, line 2: expected a token"),
@@ -210,7 +95,7 @@ def test_settings_that_cannot_be_are_refused(options):
 
 def test_character_features_are_a_convolution_and_a_maximum():
     torch.manual_seed(0)
-    module = CharacterFeatures(NerSettings(characters=9, character_width=3, filters=4)).eval()
+    module = CharacterFeatures(characters=9, width=3, filters=4, filter_width=3).eval()
     sentences = [["cat", "밥", "cat"], [], ["internationalisation"]]
     found = module(sentences, 4)
     assert found.shape == (3, 4, 4)

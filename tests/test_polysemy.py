@@ -10,17 +10,15 @@ import typer
 from sklearn.decomposition import PCA
 from typer.testing import CliRunner
 
-from elmokit.analysis.contexts.polysemy import (
+from elmokit.analysis.contexts.occurrences import (
     Occurrence,
     occurrences_in_pairs,
     occurrences_in_tagged,
     occurrences_in_text,
-    principal_plane,
-    separation,
-    view_word,
 )
+from elmokit.analysis.contexts.polysemy import polysemy, principal_plane, separation, view_word
 from elmokit.analysis.probes.sense_corpus import read_senses
-from elmokit.cli.polysemy import polysemy
+from elmokit.cli.polysemy import polysemy as polysemy_command
 from elmokit.text.tokens import make_tokenizer
 from helpers.senses import FALL, MONEY, RIVER, Neighbours, bank, corpus, write
 
@@ -43,7 +41,7 @@ def tagged(tmp_path):
 
 def run(*arguments):
     app = typer.Typer()
-    app.command()(polysemy)
+    app.command()(polysemy_command)
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
@@ -52,10 +50,10 @@ def test_the_plane_is_that_of_scikit_learn(shape):
     vectors = np.random.default_rng(0).normal(size=shape)
     points, variance = principal_plane(vectors)
     expected = PCA(2, svd_solver="full").fit(vectors)
-    wanted = expected.transform(vectors)
+    theirs = expected.transform(vectors)
     for column in range(1 if shape[0] == 2 else 2):  # two points have one component
-        sign = np.sign((points[:, column] * wanted[:, column]).sum())
-        np.testing.assert_allclose(points[:, column], sign * wanted[:, column], atol=1e-9)
+        sign = np.sign((points[:, column] * theirs[:, column]).sum())
+        np.testing.assert_allclose(points[:, column], sign * theirs[:, column], atol=1e-9)
     assert variance == pytest.approx(expected.explained_variance_ratio_.sum())
     again, _ = principal_plane(vectors.copy(order="F"))
     np.testing.assert_allclose(points, again, atol=1e-9)
@@ -77,16 +75,16 @@ def test_separation_by_counting():
     found, chance = separation(vectors, senses)
     known = [i for i in range(12) if senses[i]]
     for layer in range(2):
-        right, asked, by_chance = 0, 0, 0.0
+        correct, asked, by_chance = 0, 0, 0.0
         for i in known:
             if senses[i] == "c":
                 continue
             v = vectors[layer]
             cosine = {j: v[i] @ v[j] / np.linalg.norm(v[i]) / np.linalg.norm(v[j]) for j in known if j != i}
-            right += senses[max(cosine, key=cosine.__getitem__)] == senses[i]
+            correct += senses[max(cosine, key=cosine.__getitem__)] == senses[i]
             by_chance += sum(senses[j] == senses[i] for j in cosine) / len(cosine)
             asked += 1
-        assert found[layer] == pytest.approx(right / asked)
+        assert found[layer] == pytest.approx(correct / asked)
         assert chance == pytest.approx(by_chance / asked)
 
 
@@ -163,6 +161,21 @@ def test_a_model_that_sees_the_word_before(tagged):
     assert len(listing.columns) == 3 + 2 * 2
 
 
+def test_one_call_finds_the_occurrences(tagged, tmp_path):
+    model, read = Neighbours(), read_senses(tagged)
+    expected = view_word(
+        model, "bank", occurrences_in_tagged(read, "bank", limit=3, seed=1), source="c.data.xml.xz, seed 1"
+    )
+    for source in (tagged, read):  # a file, or what was read from it
+        assert polysemy(model, "bank", tagged=source, limit=3, seed=1) == expected
+    pairs, text = write(tmp_path / "p.json", json.dumps(PAIRS)), write(tmp_path / "a.txt", "큰 배가\n흰 배는\n")
+    told = []
+    found = polysemy(model, "배가", corpus=text, senses=pairs, forms=["배는"], on_progress=told.append)
+    assert [o.sense for o in found.occurrences] == ["탈것", "탈것", "과일", "과일", None, None]
+    assert found.source == "a.txt and p.json"
+    assert told[-1] == ("embedding", 6, 6)
+
+
 def test_many_senses_and_none():
     model, word = Neighbours(), "w"
     many = [Occurrence([f"t{i}", word], 1, 2, f"s{i // 2}") for i in range(20)]
@@ -233,7 +246,7 @@ def test_contexts_of_a_known_sense_among_those_of_a_text(model_folder, tmp_path)
     [
         ((), "found none"),
         (("--tagged", "a", "--senses", "b"), "found 2"),
-        (("--tagged", "a", "--form", "b"), "--form goes with --corpus"),
+        (("--tagged", "a", "--form", "b"), "go with plain text (--corpus)"),
         (("--corpus", "none.txt"), "no file none.txt"),
     ],
 )

@@ -109,6 +109,7 @@ def test_held_out_lines_are_a_fixed_share_and_in_one_part_only(tmp_path, small_b
 LINES = st.lists(st.text("abc ", min_size=1), min_size=1, max_size=30)
 
 
+@pytest.mark.slow
 @given(LINES, LINES, st.randoms(use_true_random=False))
 def test_a_line_is_held_out_by_its_text_alone(tmp_path_factory, lines, others, random):
     """Files may be added, shuffled, renamed and joined: a line stays on its side, and so do equal lines."""

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from elmokit.analysis.probes.classification import probe_text, read_labelled
-from elmokit.analysis.probes.pairs import probe_pairs, read_pairs, right_answers, told_apart
+from elmokit.analysis.probes.pairs import correct_answers, probe_pairs, read_pairs, told_apart
 from elmokit.analysis.probes.tagging import Tagged, majority_accuracy, probe_tags, read_tagged
-from elmokit.embed.arrays import sample, token_vectors
+from elmokit.analysis.sample import sample
+from elmokit.embed.arrays import token_vectors
 from helpers.senses import Neighbours, write
 
 CONLLU = """# sent_id = 1
@@ -46,8 +47,8 @@ def test_two_columns_with_hashtags(tmp_path):
 @pytest.mark.parametrize(
     ("text", "column", "message"),
     [
-        ("", "upos", "found an empty file"),
-        ("# only a comment\n", "upos", "found an empty file"),
+        ("", "upos", "the file is empty"),
+        ("# only a comment\n", "upos", "the file is empty"),
         ("1-2\tDon't" + "\t_" * 8 + "\n", "upos", "found none"),
         (CONLLU, "lemma", "expected upos, xpos or a number from 1, found 'lemma'"),
         (CONLLU, 11, "column 11 of the tags is not there: the file has 10"),
@@ -88,7 +89,7 @@ def test_the_layer_that_knows_is_found(tmp_path):
     glove = write(tmp_path / "glove.txt", "".join(f"w{i} {i} {i % 2} {i % 3}\n" for i in range(7)))
     stages = []
     result = probe_tags(
-        Neighbours(), train, dev, 2, vectors=glove, report=lambda stage, done, total: stages.append((stage, done))
+        Neighbours(), train, dev, 2, vectors=glove, on_progress=lambda now: stages.append((now.stage, now.done))
     )
     words = Counter(line.split("\t")[0] for line in dev.read_text().split("\n") if line)
     assert result.by_layer[1] == 301 / 302  # all but the tag that training does not have
@@ -206,10 +207,10 @@ def test_words_told_apart_by_a_plain_computation():
     assert told_apart(np.ones((4, 1, 3), dtype=np.float32), 2).tolist() == [0.5, 0.5]
 
 
-def test_right_answers_by_a_plain_computation():
+def test_correct_answers_by_a_plain_computation():
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(7, 2, 4)).astype(np.float32)
-    found = right_answers(vectors, 3)
+    found = correct_answers(vectors, 3)
     layers = [vectors[:, 0], vectors[:, 1], vectors.mean(axis=1)]
     for layer, v in enumerate(layers):
         cosine = lambda i, j, v=v: v[i] @ v[j] / np.sqrt((v[i] @ v[i]) * (v[j] @ v[j]))  # noqa: E731
@@ -228,7 +229,7 @@ def test_right_answers_by_a_plain_computation():
         (lambda e: e["senses"].pop(), r"entry 1 \('bank'\): expected exactly two senses, found 1"),
         (lambda e: e.pop("senses"), "exactly two senses, found none"),
         (lambda e: e["senses"][1].pop("gloss"), "expected a gloss"),
-        (lambda e: e["senses"][1]["contexts"].pop(), "two contexts or more a sense, found 1"),
+        (lambda e: e["senses"][1]["contexts"].pop(), "two contexts or more per sense, found 1"),
         (lambda e: e["senses"][1].update(contexts="a [bank]"), "contexts"),
         (lambda e: e["senses"][1]["contexts"].append("no mark"), r"entry 1 \('bank'\): expected one word in"),
         (lambda e: e["senses"][1]["contexts"].append("two [banks]"), "found 'bank' and 'banks': else"),

@@ -36,7 +36,7 @@ def test_set(tmp_path):
         [
             bank("river", RIVER),
             bank("money", MONEY),
-            bank("cash", RIVER, MONEY),  # either is right
+            bank("cash", RIVER, MONEY),  # either is correct
             [("I",), ("bank", "Bank", "VERB", "bank%2:40:00::")],  # another part of speech: not in training
             [("New York", "New York", "NOUN", "new_york%1:15:00::"), ("fell", "fall", "VERB", "fall%2:30:00::")],
             [("zzz", "zzz", "NOUN", "zzz%1:00:00::")],  # nobody knows it
@@ -65,9 +65,9 @@ def test_first_senses(tmp_path):
 
 def test_context_tells_senses_apart_and_the_rest_falls_back(train, test_set, tmp_path):
     index = write(tmp_path / "index.sense", INDEX)
-    result = probe_senses(Neighbours(), train, test_set, index=index)
+    (result,) = probe_senses(Neighbours(), train, [test_set], index=index).tests
     # Seven instances, one of which nobody answers; "fell" has one sense in training, another in the test.
-    f1 = lambda right: 2 * (right / 6) * (right / 7) / (right / 6 + right / 7)  # noqa: E731
+    f1 = lambda correct: 2 * (correct / 6) * (correct / 7) / (correct / 6 + correct / 7)  # noqa: E731
     layer0, layer1 = result.by_layer
     assert layer1 == Score(5 / 6, 5 / 7, pytest.approx(f1(5)))
     assert layer0 == Score(4 / 6, 4 / 7, pytest.approx(f1(4)))  # all senses alike: the frequent one, money
@@ -77,11 +77,29 @@ def test_context_tells_senses_apart_and_the_rest_falls_back(train, test_set, tmp
     assert (result.instances, result.unseen, result.senses) == (7, 3, 3)
     assert (result.train_sentences, result.train_instances) == (4, 4)
 
-    alone = probe_senses(Neighbours(), train, test_set)
+    (alone,) = probe_senses(Neighbours(), train, [test_set]).tests
     assert alone.by_layer[1] == Score(3 / 4, 3 / 7, pytest.approx(2 * 0.75 * (3 / 7) / (0.75 + 3 / 7)))
     assert alone.first_sense is None
-    one = probe_senses(Neighbours(), train, test_set, limit=1, seed=1)
+    (one,) = probe_senses(Neighbours(), train, [test_set], limit=1, seed=1).tests
     assert one.train_sentences == one.train_instances == 1
+
+
+def test_one_call_for_several_test_sets(train, test_set, tmp_path):
+    other = corpus(tmp_path, "other", [bank("river", RIVER)])
+    told = []
+    result = probe_senses(Neighbours(), train, [test_set, other], on_progress=told.append)
+    assert [test.test for test in result.tests] == ["test", "other"]
+    assert result.tests[:1] == probe_senses(Neighbours(), train, [test_set]).tests
+    assert result == probe_senses(Neighbours(), read_senses(train), [read_senses(test_set), other])
+    assert [now.stage for now in told if now.done == now.total] == [
+        "embedding train", "embedding test", "embedding other"
+    ]  # fmt: skip
+    facts = result.to_dict()["tests"][1]
+    assert (facts["test"], facts["by_layer"][1]) == ("other", {"precision": 1.0, "recall": 1.0, "f1": 1.0})
+    assert json.loads(json.dumps(facts)) == facts
+    for none in ([], test_set, read_senses(test_set)):
+        with pytest.raises(ValueError, match="expected a list of one test set or more"):
+            probe_senses(Neighbours(), train, none)
 
 
 def test_nearest_sense_by_a_plain_computation(tmp_path, elmo):
@@ -109,13 +127,13 @@ def test_nearest_sense_by_a_plain_computation(tmp_path, elmo):
             sense: np.mean([v[layer] for v, key in occurrences[0] if train.keys[key] == [sense]], axis=0)
             for sense in senses
         }
-        right = 0
+        correct = 0
         for vectors, key in occurrences[1]:
             v = vectors[layer]
             cosine = {s: v @ m / np.linalg.norm(v) / np.linalg.norm(m) for s, m in means.items()}
-            right += test.keys[key] == [max(cosine, key=cosine.__getitem__)]
+            correct += test.keys[key] == [max(cosine, key=cosine.__getitem__)]
         if layer:  # layer 0 has four equal vectors
-            assert result.by_layer[layer].f1 == pytest.approx(right / 30)
+            assert result.by_layer[layer].f1 == pytest.approx(correct / 30)
     assert result.by_layer[0] == result.most_frequent
 
 
@@ -194,5 +212,5 @@ def test_the_real_files():
     assert len(test.keys) == 455
     first = read_wordnet_index(SHARED / "index.sense.xz")
     instances = [instance for sentence in test.sentences for instance in sentence.instances]
-    answers = {i.id: first[i.lemma, i.pos] for i in instances}
-    assert score(answers, test.keys).f1 == pytest.approx(0.552, abs=0.005)  # Raganato et al. 2017, Table 3
+    predicted = {i.id: first[i.lemma, i.pos] for i in instances}
+    assert score(predicted, test.keys).f1 == pytest.approx(0.552, abs=0.005)  # Raganato et al. 2017, Table 3

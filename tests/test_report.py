@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import elmokit
 from elmokit import Elmo
 from elmokit.analysis.probes.pairs import pairs_file
 from elmokit.cli import app
+from elmokit.errors import UserError
 from helpers.models import SENTENCES
 from helpers.senses import bank, corpus
 from helpers.studies import write_result
@@ -100,6 +102,7 @@ class Page(HTMLParser):
         self._in = None
 
 
+@pytest.mark.slow
 def test_a_page_with_everything(tmp_path, data, model_folder):
     runs = write_runs(tmp_path / "runs", model_folder, {"pos": {"baseline": 80.0, "elmo": 85.0}})
     told = report(
@@ -119,6 +122,54 @@ def test_a_page_with_everything(tmp_path, data, model_folder):
     assert any("zebra" in note for note in page.missing)
     names = {path.stem for path in (tmp_path / "saved").glob("*.csv")}
     assert names >= {"tasks", "weights", "pos", "wsd", "pairs", "neighbours-1", "polysemy-bank"}
+
+
+def test_one_call_in_python_does_what_the_command_does(tmp_path, data, model_folder):
+    runs = write_runs(tmp_path / "runs", model_folder, {"pos": {"baseline": 80.0, "elmo": 85.0}})
+    report(model_folder, "--data", data, "--runs", runs, "-o", tmp_path / "r.html", "--save", tmp_path / "saved")
+    told = []
+    made = elmokit.report(
+        model_folder,
+        data=data,
+        runs=runs,
+        out=tmp_path / "python" / "r.html",
+        save=tmp_path / "python" / "saved",
+        on_progress=told.append,
+    )
+    assert made.page.read_bytes() == (tmp_path / "r.html").read_bytes()
+    assert {path.name for path in made.files} == {path.name for path in (tmp_path / "saved").iterdir()}
+    for path in made.files:
+        assert path.read_bytes() == (tmp_path / "saved" / path.name).read_bytes()
+    assert {"tasks", "pos", "wsd", "pairs"} <= {exhibit.name for exhibit in made.exhibits}
+    assert {"Nearest neighbours", "Word senses", "embedding", "fitting"} <= {now.stage for now in told}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "layer_sections.neighbours",
+        "layer_sections.probe_senses",
+        "layer_sections.probe_tags",
+        "layer_sections.probe_pairs",
+        "layer_sections.polysemy",
+        "task_sections.read_results",
+        "task_sections.check_data",
+    ],
+)
+def test_a_bug_is_not_shown_as_something_that_is_left_out(tmp_path, data, model_folder, monkeypatch, name):
+    def broken(*arguments, **options):
+        raise ValueError("nobody's mistake but ours")
+
+    def lacking(*arguments, **options):
+        raise UserError("there is no such file")
+
+    for other in ("neighbours", "probe_senses", "probe_tags", "probe_pairs", "polysemy"):  # those are quick
+        monkeypatch.setattr(f"elmokit.study.layer_sections.{other}", lacking)
+    monkeypatch.setattr(f"elmokit.study.{name}", broken)
+    runs = write_runs(tmp_path / "runs", model_folder, {"pos": {"baseline": 80.0, "elmo": 85.0}})
+    with pytest.raises(ValueError, match="nobody's mistake but ours"):
+        elmokit.report(model_folder, data=data, runs=runs, out=tmp_path / "r.html")
+    assert not (tmp_path / "r.html").exists()
 
 
 def test_what_is_missing_leaves_a_note_and_the_rest_is_made(tmp_path, data, model_folder):
@@ -161,6 +212,7 @@ def test_runs_of_another_model_are_not_shown(tmp_path, data, model_folder):
     assert any("another model" in note for note in Page(tmp_path / "r.html").missing)
 
 
+@pytest.mark.slow
 def test_every_task_that_has_runs_of_a_study_is_in_its_table(tmp_path, data, model_folder):
     """Sentiment is none of the paper's three, nor in this data; ner has the runs that all studies share alone."""
     both = {"baseline": 80.0, "elmo": 85.0}
@@ -202,6 +254,7 @@ def test_runs_on_other_data_are_left_out_with_a_note(tmp_path, data, model_folde
     assert (tmp_path / "saved" / "tasks.csv").read_text().splitlines()[1].startswith("ner,")
 
 
+@pytest.mark.slow
 def test_the_commands_make_the_same_page(tmp_path, data, model_folder):
     scores = {"pos": {f"{kind}{share}": 50.0 for kind in ("baseline", "elmo") for share in ("", "-0.5")}}
     settings = ["train.epochs=2", "note=a b"]
@@ -274,7 +327,7 @@ def test_a_bad_query_does_not_take_the_others_with_it(tmp_path, data, model_fold
 def test_where_it_is_written_is_seen_to_first(tmp_path, data, model_folder, monkeypatch):
     report(model_folder, "--data", data, "-o", tmp_path / "new" / "folder" / "r.html")
     assert (tmp_path / "new" / "folder" / "r.html").is_file()
-    monkeypatch.setattr("elmokit.study.report.make_report", lambda *_: pytest.fail("made before it was seen to"))
+    monkeypatch.setattr("elmokit.study.report.make_sections", lambda *_: pytest.fail("made before it was seen to"))
     (tmp_path / "file").write_text("")
     for options, message in (
         (("-o", tmp_path), "expected the name of a file to write, found a folder"),

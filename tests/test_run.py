@@ -247,7 +247,7 @@ def test_a_softmax_of_another_width_by_command(elmo_command):
     # bilm-tf's files have no softmax: the head stays behind, with or without a map
     assert elmo_command("convert", "run/model", "pair", "--to", "bilm")[0] == 0
     assert json.loads(elmo_command("info", "pair", "--json")[1])["predicts"] == "nothing"
-    assert elmo_command("convert", "run/model", "half", "--precision", "float16")[0] == 0
+    assert elmo_command("convert", "run/model", "half", "--weights", "float16")[0] == 0
     assert elmo_command("perplexity", "half", "text.txt")[0] == 0
 
 
@@ -261,6 +261,7 @@ def wait_for(path, process):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_interrupted_the_command_ends_well_and_says_how_to_go_on_and_killed_it_loses_little(tmp_path):
     (tmp_path / "text.txt").write_text(made_up_text(120))
     arguments = ["text.txt", "--out", "run", "--tokens", "40000", "--threads", "1", *OPTIONS]
@@ -284,6 +285,7 @@ def test_interrupted_the_command_ends_well_and_says_how_to_go_on_and_killed_it_l
     again.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampled", "softmax_width", "kind"),
     [(False, 0, "adamw"), (False, 5, "adamw"), (True, 0, "adamw"), (True, 5, "adamw"), (True, 5, "muon")],
@@ -330,6 +332,7 @@ def test_two_processes_train_as_one_does(tmp_path, sampled, softmax_width, kind)
     again.close()
 
 
+@pytest.mark.slow
 def test_two_processes_begin_a_run_together_and_a_budget_of_hours_ends_for_both(tmp_path):
     (tmp_path / "text.txt").write_text(made_up_text(120))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
@@ -345,6 +348,7 @@ def test_two_processes_begin_a_run_together_and_a_budget_of_hours_ends_for_both(
     assert (tmp_path / "run" / "model" / "config.json").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds the ranks by /proc")
 def test_a_process_that_dies_ends_the_run_with_a_message_and_the_run_goes_on_later(tmp_path):
     make_run(tmp_path / "run", tokens=10**7, checkpoint_seconds=0.5).close()

@@ -52,17 +52,17 @@ def test_layer_norm_of_a_token_needs_no_batch():
     mix = ScalarMix(3, layer_norm="token")
     torch.testing.assert_close(mix(LAYERS)[1:, :2], mix(LAYERS[:, 1:, :2]))
     torch.testing.assert_close(
-        ScalarMix(3, select=[1], layer_norm="token")(LAYERS).std(-1, correction=0), torch.ones(2, 4)
+        ScalarMix(3, which_layers=[1], layer_norm="token")(LAYERS).std(-1, correction=0), torch.ones(2, 4)
     )
 
 
 def test_layers_that_are_not_selected_do_not_count():
-    mix = ScalarMix(3, select=[2])
+    mix = ScalarMix(3, which_layers=[2])
     torch.testing.assert_close(mix(LAYERS), LAYERS[2])
-    torch.testing.assert_close(ScalarMix(3, select=[0, -1])(LAYERS), (LAYERS[0] + LAYERS[2]) / 2)
+    torch.testing.assert_close(ScalarMix(3, which_layers=[0, -1])(LAYERS), (LAYERS[0] + LAYERS[2]) / 2)
     changed = LAYERS.clone()
     changed[0] = float("nan")
-    assert torch.isfinite(ScalarMix(3, select=[1, 2])(changed)).all()
+    assert torch.isfinite(ScalarMix(3, which_layers=[1, 2])(changed)).all()
 
 
 def test_the_penalty_pulls_the_weights_to_the_average():
@@ -93,8 +93,8 @@ def test_weights_and_gamma_are_learned_unless_they_are_fixed():
     ("options", "message"),
     [
         ({"weights": [1.0]}, "expected 3 weights"),
-        ({"select": []}, "select"),
-        ({"select": [1, 1]}, "select"),
+        ({"which_layers": []}, "which_layers"),
+        ({"which_layers": [1, 1]}, "which_layers"),
         ({"layer_norm": "all"}, "layer_norm"),
     ],
 )
@@ -103,10 +103,15 @@ def test_what_does_not_fit_is_refused(options, message):
         ScalarMix(3, **options)
 
 
+def test_weights_belong_to_the_layers_in_the_order_given():
+    mixed = ScalarMix(3, which_layers=[2, 0, 1], weights=[9e9, 0.0, 0.0])(LAYERS)
+    torch.testing.assert_close(mixed, LAYERS[2])
+
+
 def test_wrong_inputs_are_refused():
     with pytest.raises(ValueError, match="expected 2 layers, found 3"):
         ScalarMix(2)(LAYERS)
     with pytest.raises(ValueError, match="needs the mask"):
         ScalarMix(3, layer_norm="batch")(LAYERS)
     with pytest.raises(IndexError):
-        ScalarMix(3, select=[3])
+        ScalarMix(3, which_layers=[3])

@@ -10,12 +10,12 @@ import torch
 
 from elmokit.config import build, dump
 from elmokit.tasks.inputs import InputConfig, WordTable
-from elmokit.tasks.labelled import UNANSWERED
 from elmokit.tasks.model import TaskModel
-from elmokit.tasks.nn.attention import attend, masked_max, masked_mean, masked_softmax
-from elmokit.tasks.sentiment.network import Maxout
-from elmokit.tasks.sentiment.task import Review, Sentiment, SentimentSettings
+from elmokit.tasks.sentiment.network import Maxout, SentimentSettings
+from elmokit.tasks.sentiment.reviews import Review
+from elmokit.tasks.sentiment.task import Sentiment
 from elmokit.tasks.sentiment.trees import SCALE
+from elmokit.tasks.task import IGNORED
 from helpers.models import make_elmo
 
 FIXTURE = Path(__file__).parent / "tasks" / "sentiment.txt"
@@ -91,7 +91,7 @@ def test_phrases_are_distinct_and_no_sentences(tmp_path):
     assert [e.tokens for e in Sentiment.phrases(examples, least=2)] == [["'s", "good"]]
 
 
-def test_phrases_are_for_training_and_as_many_as_wanted():
+def test_phrases_are_for_training_and_as_many_as_asked_for():
     examples = Sentiment.read(FIXTURE)
     every = Sentiment.phrases(examples)
     assert make_task(examples, phrase_tokens=0).training_examples(examples) == examples
@@ -114,7 +114,7 @@ def test_two_classes_leave_out_the_neutral():
     assert len(trained) > 8
     task.check(examples)
     # A neutral one that is there all the same has no answer: neither the loss nor the score counts it.
-    assert task.collate(examples[:3])["labels"].tolist() == [1, 0, UNANSWERED]
+    assert task.collate(examples[:3])["labels"].tolist() == [1, 0, IGNORED]
     assert task.metrics(["positive", "positive", "positive"], examples[:3]) == {"accuracy": 50.0}
 
 
@@ -158,6 +158,13 @@ def test_the_table_shows_what_a_label_is_taken_for():
     assert (so["precision"], so["recall"]) == (0.0, 0.0)
 
 
+def test_a_label_that_training_has_not_seen_counts_against_precision():
+    examples = [Review(["x"], label, "") for label in ("good", "bad", "odd")]
+    bad, good = make_task(examples[:2]).by_label(["good", "bad", "good"], examples)
+    assert (good["precision"], good["recall"], good["count"]) == (50.0, 100.0, 1)
+    assert (bad["precision"], bad["recall"]) == (100.0, 100.0)
+
+
 @pytest.mark.parametrize("place", ["input", "both"])
 def test_a_sentence_without_a_token_has_a_score_and_gradients(place):
     examples = [Review([], "good", "a"), Review(["so", "good"], "good", "b"), Review([], "bad", "c")]
@@ -191,19 +198,6 @@ def test_a_batch_of_neutral_ones_alone_has_no_loss():
     model = TaskModel.fresh(task, WordTable(["good"]), None, InputConfig())
     batch = model.batch([examples[2]])
     assert float(model.network.loss(model.network(batch), batch).detach()) == 0.0
-
-
-def test_pools_and_attention_pass_over_padding():
-    x = torch.tensor([[[1.0, -4.0], [3.0, -2.0], [9.0, 9.0]], [[7.0, 7.0]] * 3])  # [2, 3, 2]
-    mask = torch.tensor([[True, True, False], [False] * 3])
-    assert masked_max(x, mask).tolist() == [[3.0, -2.0], [0.0, 0.0]]
-    assert masked_mean(x, mask).tolist() == [[2.0, -3.0], [0.0, 0.0]]
-    assert masked_softmax(torch.zeros(2, 3), mask).tolist() == [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]
-    found = attend(torch.zeros(2, 1, 2), x, mask)
-    assert found.tolist() == [[[2.0, -3.0]], [[0.0, 0.0]]]
-    nothing = x[:, :0]
-    assert attend(x, nothing, mask[:, :0]).tolist() == torch.zeros(2, 3, 2).tolist()
-    assert masked_max(nothing, mask[:, :0]).tolist() == [[0.0, 0.0]] * 2
 
 
 def test_maxout_takes_the_greatest_piece():

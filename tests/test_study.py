@@ -10,7 +10,8 @@ import pytest
 
 from elmokit.study.data import open_data
 from elmokit.study.experiments import read_shares
-from elmokit.study.sweep import ELMO, PLACEMENT, WEIGHTING, Sweep, sample_variants
+from elmokit.study.sweep import Sweep
+from elmokit.study.variants import ELMO, PLACEMENT, WEIGHTING, sample_variants
 from helpers.studies import TASKS, make_sweep, pretend, write_data, write_result
 
 
@@ -68,6 +69,32 @@ def test_stopping_ends_the_processes(tmp_path, data, monkeypatch):
     threading.Thread(target=lambda: (begun.wait(20), sweep.stop())).start()
     assert sweep.run(2) == []  # nothing failed: it was stopped
     assert sweep.results() == []
+
+
+@pytest.mark.parametrize("how", ["asked", "interrupted"])
+def test_whoever_stops_it_the_processes_end(tmp_path, data, monkeypatch, how):
+    """By the `stop` that is asked again and again, or by an exception such as Ctrl-C raises."""
+    sweep = make_sweep(tmp_path, data, seeds=1)
+    monkeypatch.setattr(sweep, "command", lambda trial: ["--version"])
+    begun, real = [], subprocess.Popen
+
+    def sleeper(line, **options):
+        seconds = "60" if how == "asked" or begun else "0"  # else the first ends, and its end is told
+        begun.append(real(["sleep", seconds], **options))
+        return begun[-1]
+
+    def interrupted(trial, measured):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("subprocess.Popen", sleeper)
+    if how == "asked":
+        assert sweep.run(2, stop=lambda: len(begun) == 2) == []  # nothing failed
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            sweep.run(2, on_trial=interrupted)
+    assert sweep.stopped
+    assert len(begun) >= 2 or how == "interrupted"
+    assert all(process.poll() is not None for process in begun)
 
 
 def test_a_folder_is_of_one_model_and_one_recipe(tmp_path, data):

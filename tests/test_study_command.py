@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from elmokit.cli import app
 from elmokit.study.data import open_data
-from elmokit.study.experiments import check_page, put_into_page
+from elmokit.study.markdown import check_page, put_into_page
+from elmokit.study.study import Study
 from elmokit.study.sweep import Sweep
 from elmokit.study.tables import tasks_exhibit
 from helpers.studies import TASKS, make_sweep, pretend, write_data, write_result
@@ -61,6 +62,7 @@ def test_the_page_gets_the_table_between_its_marks(tmp_path, data, monkeypatch):
         check_page(page, ["tasks", "weights"])
 
 
+@pytest.mark.slow
 def test_a_real_study_by_the_command(tmp_path, data, model_folder):
     line = ["study", "tasks", "--data", data, "-m", model_folder, "--out", tmp_path / "runs", "--tasks", "pos"]
     line += ["--seeds", 1, "--set", "cells=8", "--set", "train.epochs=1", "--cache", tmp_path / "cache", "--json"]
@@ -73,6 +75,7 @@ def test_a_real_study_by_the_command(tmp_path, data, model_folder):
     assert "pos, elmo, seed 0" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_study_whose_runs_fail_says_where_the_reason_is(tmp_path, data, model_folder):
     line = ["study", "tasks", "--data", data, "-m", model_folder, "--out", tmp_path / "runs", "--tasks", "pos"]
     result = CliRunner().invoke(app, [*map(str, line), "--seeds", "1", "--set", "cells=-1"])
@@ -116,7 +119,7 @@ def test_a_stopped_study_does_not_end_well(tmp_path, study, monkeypatch):
     )
     result = study("tasks", "--jobs", 1)
     assert result.exit_code == 130
-    assert "the same command goes on" in result.stderr
+    assert "the same command resumes" in result.stderr
 
 
 def test_data_without_the_papers_tasks_give_all_that_they_have(study):
@@ -127,6 +130,38 @@ def test_data_without_the_papers_tasks_give_all_that_they_have(study):
     samples = study("samples", "--json")
     assert [row[0] for row in json.loads(samples.stdout)[0]["rows"]] == ["our ner"] * 4
     assert "--tasks chooses" not in samples.stderr
+
+
+def test_one_call_in_python_does_what_the_command_does(tmp_path, study, data, model_folder):
+    (tmp_path / "results.md").write_text("<!-- weighting -->\n<!-- end weighting -->\n")
+    told = []
+    planned = Study("weighting", model_folder, data=data, out=tmp_path / "python", page=tmp_path / "results.md")
+    assert planned.notes == ["the data has none of squad, entailment, srl: taking pos, ner; --tasks chooses"]
+    assert not any(trial.done for trial in planned.trials)
+    exhibits = planned.run(1, lambda trial, measured: told.append((trial.task, measured.score)))
+    assert [exhibit.facts() for exhibit in exhibits] == json.loads(study("weighting", "--json").stdout)
+    assert len(told) == len(planned.trials) == 8
+    assert (planned.failed, planned.stopped) == ([], False)
+    assert "our pos" in (tmp_path / "results.md").read_text()
+    told.clear()
+    again = Study("weighting", model_folder, data=data, out=tmp_path / "python", tasks=["ner"])
+    assert again.notes == []
+    assert [row[0] for row in again.run(on_trial=lambda *each: told.append(each))[0].rows] == ["our ner"]
+    assert told == []  # all was done
+    stopped = Study("placement", model_folder, data=data, out=tmp_path / "python")
+    assert len(stopped.run(1, stop=lambda: True)) == 2  # the tables of what other studies have done
+    assert stopped.stopped
+
+
+def test_studies_that_are_none(tmp_path, data, model_folder):
+    with pytest.raises(ValueError, match="unknown study 'weights': did you mean 'weighting'"):
+        Study("weights", model_folder, data=data, out=tmp_path / "runs")
+    for shares in ([], [0.0], [2]):
+        with pytest.raises(ValueError, match="shares: each is more than 0 and at most 1"):
+            Study("samples", model_folder, data=data, out=tmp_path / "runs", shares=shares)
+    with pytest.raises(ValueError, match="seeds: expected 1 or more, found 0"):
+        Study("tasks", model_folder, data=data, out=tmp_path / "runs", seeds=0)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_other_data_are_refused(study, data):

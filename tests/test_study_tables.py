@@ -8,8 +8,8 @@ import pytest
 
 from elmokit.study.data import open_data
 from elmokit.study.experiments import EXPERIMENTS
+from elmokit.study.runs import Measured
 from elmokit.study.samples import epochs_exhibit, samples_exhibit
-from elmokit.study.sweep import BASELINE, ELMO, PLACEMENT, WEIGHTING, Measured, sample_variants
 from elmokit.study.tables import (
     error_reduction,
     placement_exhibit,
@@ -17,6 +17,7 @@ from elmokit.study.tables import (
     weighting_exhibit,
     weights_exhibit,
 )
+from elmokit.study.variants import BASELINE, ELMO, PLACEMENT, WEIGHTING, sample_variants
 from helpers.studies import make_sweep, pretend, write_data, write_result
 
 

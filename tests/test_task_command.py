@@ -1,8 +1,10 @@
-"""elmo task: train, go on, measure, predict."""
+"""elmo task: train, resume, measure, predict."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,10 @@ from elmokit.cli import app
 from elmokit.tasks import TASKS
 from elmokit.tasks.coref.clusters import read_documents
 from elmokit.tasks.coref.scores import cluster_scores
-from elmokit.tasks.inputs import InputConfig, WordTable, make_mix
+from elmokit.tasks.inputs import InputConfig, WordTable, elmo_layer
 from elmokit.tasks.pos.task import PartsOfSpeech
-from elmokit.tasks.prepare import TaskPlan, settings_of, word_table
+from elmokit.tasks.prepare import settings_of, word_table
+from elmokit.tasks.run import TaskRun
 from elmokit.tasks.spans import overall, score_spans, spans_of
 from elmokit.tasks.squad.answers import exact_match
 
@@ -60,13 +63,46 @@ def test_trained_measured_and_used(tmp_path, model_folder):
     assert len(first["prediction"]) == 4
 
 
-def test_other_settings_do_not_go_on_with_a_run(tmp_path):
+def test_other_settings_do_not_resume_a_run(tmp_path):
     common = ["train", "pos", "--train", DATA, "--dev", DATA, "--out", tmp_path / "run", *QUICK]
     elmo_task(*common)
     elmo_task(*common, "--seed", 1, error="other settings")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").write_text("")
     elmo_task(*common[:-6], "--out", tmp_path / "other", *QUICK, error="is no run of a task")
+
+
+def test_a_signal_ends_it_after_a_step_and_the_same_command_resumes(tmp_path, elmo_command, monkeypatch):
+    common = ["task", "train", "pos", "--train", DATA, "--dev", DATA, "--out", tmp_path / "run", *QUICK]
+    common += ["--set", "train.examples=4"]
+    real = TaskRun._step
+
+    def step(run, indices):
+        if len(run.epochs) == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return real(run, indices)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TaskRun, "_step", step)
+        code, out, err = elmo_command(*common)
+    assert (code, out) == (0, "")
+    assert "stopped" in err
+    assert (tmp_path / "run" / "best").is_dir()
+    code, out, err = elmo_command(*common)
+    assert code == 0
+    assert "resumes after epoch 1" in err
+    assert "best: epoch" in out
+
+
+def test_a_signal_before_training_ends_it_at_once(tmp_path, elmo_command, monkeypatch):
+    def reading(*arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        pytest.fail("went on")
+
+    monkeypatch.setattr("elmokit.tasks.train.read_data", reading)
+    code, _, _ = elmo_command("task", "train", "pos", "--train", DATA, "--dev", DATA, "--out", tmp_path / "run")
+    assert code == 130
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
@@ -112,8 +148,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
 
 
 def test_settings_lie_on_top_of_the_recipe():
-    plan = TaskPlan("pos", DATA, DATA, settings=("cells=5", "train.learning_rate=0.5"), seed=3)
-    sizes, train = settings_of(PartsOfSpeech, plan)
+    sizes, train = settings_of(PartsOfSpeech, "laptop", ("cells=5", "train.learning_rate=0.5"), seed=3)
     assert (sizes.cells, sizes.layers, train.learning_rate, train.seed) == (5, 1, 0.5, 3)
 
 
@@ -128,12 +163,18 @@ def test_words_and_their_vectors(tmp_path):
     assert WordTable(["A", "a"]).rows(["A", "a"]) == [2, 3]
 
 
-def test_the_layers_to_mix():
-    assert make_mix(3, InputConfig(layers="last")).select == [2]
-    assert make_mix(3, InputConfig(layers="1")).select == [1]
-    assert not make_mix(3, InputConfig(layers="mean")).weights.requires_grad
+@pytest.mark.parametrize("train_bilm", [False, True])
+def test_the_layers_to_mix(elmo, train_bilm):
+    def mixes(which_layers):
+        return elmo_layer(elmo, 2, InputConfig(which_layers=which_layers, train_bilm=train_bilm)).mixes
+
+    assert [mix.which_layers for mix in mixes("all")] == [[0, 1, 2]] * 2
+    assert [mix.which_layers for mix in mixes("last")] == [[2]] * 2
+    assert [mix.which_layers for mix in mixes("1")] == [[1]] * 2
+    assert not any(mix.weights.requires_grad for mix in mixes("mean"))
+    assert all(mix.gamma.requires_grad for mix in mixes("mean"))
     with pytest.raises(ValueError, match="layers 0 to 2"):
-        make_mix(3, InputConfig(layers="3"))
+        mixes("3")
 
 
 def test_questions_about_a_text(tmp_path):
@@ -191,6 +232,7 @@ def test_half_a_surrogate_pair_is_written_as_json_has_it(tmp_path):
     assert "half \ud800" in json.loads(found.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_clusters_are_written_for_the_reference_scorer(tmp_path):
     scores, path = evaluated(
         "coref",

@@ -260,6 +260,7 @@ def test_the_golden_loss_curve(tmp_path):
         assert np.mean(curve[-4:]) < np.mean(curve[:4])
 
 
+@pytest.mark.slow
 def test_it_learns_two_hundred_sentences_by_heart(tmp_path):
     """Each sentence has a first and a last word of its own, so that both directions can know what comes; which
     of the 200 it is, nobody can know: that alone is a perplexity of 1.38."""

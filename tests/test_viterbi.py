@@ -1,3 +1,5 @@
+"""The best valid BIO path, against all paths one by one, and against a CRF that has learned nothing."""
+
 from __future__ import annotations
 
 import itertools
@@ -7,13 +9,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmokit.tasks.nn.viterbi import BioViterbi, bio_tags, follows
+from elmokit.tasks.nn.crf import CRF, Allowed
+from elmokit.tasks.nn.viterbi import BioViterbi
+from elmokit.tasks.spans import bio_may_follow, bio_tags
 
 TAGS = bio_tags(["A", "C-A"])
 
 
 def valid(tags: list[str]) -> bool:
-    return all(follows(tag, before) for before, tag in zip([None, *tags], tags))
+    return all(bio_may_follow(before, tag) for before, tag in zip([None, *tags], tags))
 
 
 def best_by_trial(scores: torch.Tensor) -> float:
@@ -27,13 +31,6 @@ def best_by_trial(scores: torch.Tensor) -> float:
 
 def value(scores: torch.Tensor, tags: list[str]) -> float:
     return sum(float(row[TAGS.index(tag)]) for row, tag in zip(scores, tags))
-
-
-def test_tags_and_what_may_follow():
-    assert TAGS == ["O", "B-A", "I-A", "B-C-A", "I-C-A"]
-    assert valid(["B-A", "I-A", "B-C-A", "I-C-A", "O", "B-A", "B-A"])
-    for wrong in (["I-A"], ["O", "I-A"], ["B-C-A", "I-A"], ["B-A", "I-A", "I-C-A"]):
-        assert not valid(wrong)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -65,11 +62,11 @@ def test_no_scores_bring_an_invalid_sequence(data):
 
 
 def test_what_is_valid_already_is_kept():
-    right = ["B-A", "I-A", "O", "B-C-A"]
+    gold = ["B-A", "I-A", "O", "B-C-A"]
     scores = torch.zeros(1, 4, len(TAGS))
-    for t, tag in enumerate(right):
+    for t, tag in enumerate(gold):
         scores[0, t, TAGS.index(tag)] = 1.0
-    assert BioViterbi(TAGS)(scores, torch.ones(1, 4, dtype=torch.bool)) == [right]
+    assert BioViterbi(TAGS)(scores, torch.ones(1, 4, dtype=torch.bool)) == [gold]
 
 
 def test_a_batch_without_tokens_has_empty_paths():
@@ -81,3 +78,18 @@ def test_tags_that_cannot_be_begun_are_refused():
         BioViterbi(["O", "I-A"])
     with pytest.raises(ValueError, match="with which a sentence may begin"):
         BioViterbi([])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_crf_of_zeros_finds_the_same_paths(seed):
+    generator = torch.Generator().manual_seed(seed)
+    crf = CRF(Allowed.by_rule(TAGS, bio_may_follow))
+    scores = torch.randn(6, 9, len(TAGS), generator=generator, dtype=torch.float64)
+    mask = torch.arange(9) < torch.tensor([9, 0, 4, 1, 7, 9]).unsqueeze(1)
+    named = [[TAGS[number] for number in path] for path in crf.best_paths(scores, mask)]
+    assert BioViterbi(TAGS)(scores, mask) == named
+
+
+def test_scores_without_bounds_bring_no_invalid_sequence():
+    scores = torch.full((1, 3, len(TAGS)), torch.inf)
+    assert valid(BioViterbi(TAGS)(scores, torch.ones(1, 3, dtype=torch.bool))[0])

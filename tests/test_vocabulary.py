@@ -36,7 +36,7 @@ def test_save_and_load_round_trip(tmp_path_factory, words):
 
 @pytest.mark.parametrize("word", ["", "two\nlines"])
 def test_a_word_that_a_line_cannot_hold_is_refused_and_nothing_is_written(tmp_path, word):
-    with pytest.raises(ValueError, match="one word a line"):
+    with pytest.raises(ValueError, match="one word per line"):
         Vocabulary(["the", word]).save(tmp_path / "v.txt")
     assert list(tmp_path.iterdir()) == []
 

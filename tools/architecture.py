@@ -131,6 +131,11 @@ def room_graph(graph: Mapping[str, set[str]]) -> dict[str, set[str]]:
     return rooms
 
 
+def all_cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """Of modules, or else of rooms: two of these may import each other although no two modules do."""
+    return cycles(graph) or cycles(room_graph(graph))
+
+
 def longest_path(rooms: Mapping[str, set[str]], name: str) -> int:
     return max((1 + longest_path(rooms, other) for other in rooms.get(name, ())), default=0)
 
@@ -157,11 +162,11 @@ def page(text: str) -> str:
 
 def main() -> None:
     graph = module_graph()
-    found = cycles(graph)
+    found = all_cycles(graph)
     for group in found:
         print("cycle:", " ".join(group))
     text = PAGE.read_text(encoding="utf-8")
-    if "--check" in sys.argv[1:]:
+    if found or "--check" in sys.argv[1:]:
         sys.exit(bool(found) or page(text) != text)
     for name, others in sorted(room_graph(graph).items()):
         print(f"{name:<14} imports {', '.join(sorted(others)) or 'nothing of ours'}")

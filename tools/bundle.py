@@ -149,8 +149,8 @@ A small {LANGUAGES[language]} ELMo (Peters et al. 2018). `Elmo.from_pretrained("
 |---|---|
 | language | {LANGUAGES[language]} |
 | layers | {model.bilm.config.layers}, each {model.bilm.config.width} wide |
-| LSTM | {lstm.layers} layers, {lstm.cells} cells projected to {lstm.width} a direction |
-| spelling | {model.mapper.kind}, {model.mapper.width} characters a token |
+| LSTM | {lstm.layers} layers, {lstm.cells} cells projected to {lstm.width} per direction |
+| spelling | {model.mapper.kind}, {model.mapper.width} characters per token |
 | tokenizer | {model.tokenizer.name}, {model.tokenizer.normalize} |
 | parameters | {sizes[0]:,} and {sizes[1]:,} of the softmax, stored as float16 |
 | predicts | {len(model.vocabulary or ()):,} words |
@@ -165,7 +165,7 @@ repository.
 
 ## Figures
 
-Perplexity of the held-out text, full softmax, {zero["predictions"]:,} predictions a direction, {unknown:.1f} % of the words
+Perplexity of the held-out text, full softmax, {zero["predictions"]:,} predictions per direction, {unknown:.1f} % of the words
 unknown (`<UNK>` is a prediction like any other):
 
 | | forward | backward | mean |
@@ -204,7 +204,7 @@ def main() -> None:
     docs = (arguments.out or ROOT / "docs/models") / name
     target = arguments.out / "model" if arguments.out else ROOT / "src/elmokit/data/models" / name
     model = Checkpoint.load(run / MODEL)
-    model.save(target, precision="float16", overwrite=True)
+    model.save(target, weights="float16", overwrite=True)
     shipped = Elmo.from_pretrained(target)  # as it is shipped: rounded
     facts = measure(shipped, run, name[:2], arguments.data, console)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
@@ -212,7 +212,7 @@ def main() -> None:
     docs.mkdir(parents=True, exist_ok=True)
     write_file(docs / "figures.json", json.dumps(facts, indent=1, default=str).encode())
     model.card = write_card(name, run, model, facts)
-    model.save(target, precision="float16", overwrite=True)
+    model.save(target, weights="float16", overwrite=True)
     rows = read_metrics(run)
     kept = [row for i, row in enumerate(rows) if "perplexity" in row or i % 25 == 0]
     write_file(docs / "log.jsonl", "".join(json.dumps(row) + "\n" for row in kept).encode())

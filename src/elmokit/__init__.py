@@ -7,13 +7,34 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from elmokit.embed.embedder import Elmo as Elmo
+    from elmokit.embed.job import embed_file as embed_file
     from elmokit.embed.vectors import open_vectors as open_vectors
+    from elmokit.errors import UserError as UserError
     from elmokit.model.bilm import BiLM as BiLM
     from elmokit.model.elmo import ElmoLayer as ElmoLayer
     from elmokit.model.scalar_mix import ScalarMix as ScalarMix
+    from elmokit.sources.catalogue import describe as describe
+    from elmokit.sources.catalogue import list_models as list_models
+    from elmokit.sources.conversion import convert as convert
+    from elmokit.study.report import report as report
+    from elmokit.tasks.train import train_task as train_task
 
 __version__ = "0.1.0"
-__all__ = ["BiLM", "Elmo", "ElmoLayer", "ScalarMix", "__version__", "open_vectors"]
+__all__ = [
+    "BiLM",
+    "Elmo",
+    "ElmoLayer",
+    "ScalarMix",
+    "UserError",
+    "__version__",
+    "convert",
+    "describe",
+    "embed_file",
+    "list_models",
+    "open_vectors",
+    "report",
+    "train_task",
+]
 
 # Looked up on first use, so that `elmo --help` does not wait for torch.
 _WHERE = {
@@ -21,7 +42,14 @@ _WHERE = {
     "Elmo": "elmokit.embed.embedder",
     "ElmoLayer": "elmokit.model.elmo",
     "ScalarMix": "elmokit.model.scalar_mix",
+    "UserError": "elmokit.errors",
+    "convert": "elmokit.sources.conversion",
+    "describe": "elmokit.sources.catalogue",
+    "embed_file": "elmokit.embed.job",
+    "list_models": "elmokit.sources.catalogue",
     "open_vectors": "elmokit.embed.vectors",
+    "report": "elmokit.study.report",
+    "train_task": "elmokit.tasks.train",
 }
 
 

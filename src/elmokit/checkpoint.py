@@ -1,8 +1,9 @@
-"""A model as one folder: config.json, model.safetensors, mapper.json, tokenizer.json, README.md (the model
-card) and, where the model still predicts words, vocabulary.txt and head.safetensors.
+"""A model as one folder, written and read whole.
 
-The folder appears whole or not at all. config.json lists the other files' digests; loading checks those, and
-every tensor's name, shape and type, before anything is used. No pickle is read or written.
+It has config.json, model.safetensors, mapper.json, tokenizer.json, README.md (the model card) and, where the model
+still predicts words, vocabulary.txt and head.safetensors. It appears whole or not at all. config.json lists the
+other files' digests; loading checks those, and every tensor's name, shape and type, before anything is used. No
+pickle is read or written.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.language_head import LanguageHead
+from elmokit.model.shapes import shapes_only
 from elmokit.text.characters import TokenMapper
 from elmokit.text.tokens import TokenizerConfig
 from elmokit.text.vocabulary import Vocabulary, make_mapper
@@ -36,7 +38,7 @@ FORMAT, VERSION = "elmokit", 1
 CONFIG, WEIGHTS, HEAD, MAPPER = "config.json", "model.safetensors", "head.safetensors", "mapper.json"
 TOKENIZER, VOCABULARY, CARD = "tokenizer.json", "vocabulary.txt", "README.md"
 OLD_TOKENIZER = "tokeniser.json"  # 0.1.0's name of that file
-Precision = Literal["float32", "float16"]
+StoredWeights = Literal["float32", "float16"]  # in the file; in memory there are more (model/kernels/layers.py)
 DTYPES = {"float32": torch.float32, "float16": torch.float16}
 
 
@@ -73,23 +75,23 @@ class Checkpoint:
             digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
 
-    def save(self, folder: str | Path, *, precision: Precision = "float32", overwrite: bool = False) -> None:
+    def save(self, folder: str | Path, *, weights: StoredWeights = "float32", overwrite: bool = False) -> None:
         """Write the folder, whole or not at all. float16 halves the file; loading makes float32 of it again."""
-        if precision not in DTYPES:
-            raise UserError(f"precision: expected one of {', '.join(DTYPES)}, found {precision!r}")
+        if weights not in DTYPES:
+            raise UserError(f"weights: expected {' or '.join(DTYPES)} in a file, found {weights!r}")
         files = {
-            WEIGHTS: _tensor_bytes(self.bilm, precision),
+            WEIGHTS: _tensor_bytes(self.bilm, weights),
             MAPPER: _json(self.mapper.to_dict()),
             TOKENIZER: _json(dump(self.tokenizer)),
-            CARD: (self.card or self._default_card(precision)).encode("utf-8"),
+            CARD: (self.card or self._default_card(weights)).encode("utf-8"),
         }
         if self.head is not None:
-            files[HEAD] = _tensor_bytes(self.head, precision)
+            files[HEAD] = _tensor_bytes(self.head, weights)
         config: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
             "elmokit": __version__,
-            "precision": precision,
+            "weights": weights,
             "model": dump(self.bilm.config),
             "files": {name: _seal(content) for name, content in files.items() if name != CARD},
         }
@@ -112,15 +114,15 @@ class Checkpoint:
         for name in (WEIGHTS, MAPPER, tokenizer):
             if name not in contents:
                 raise UserError(f"{folder / CONFIG}: lists no {name}")
-        with torch.device("meta"):  # no memory and no random numbers for weights that are about to be replaced
+        with shapes_only():
             bilm = BiLM(config.model)
-        _load_tensors(bilm, contents[WEIGHTS], config.precision, folder / WEIGHTS)
+        _load_tensors(bilm, contents[WEIGHTS], config.weights, folder / WEIGHTS)
         vocabulary = Vocabulary.load(folder / VOCABULARY) if VOCABULARY in contents else None
         head = None
         if HEAD in contents:
-            with torch.device("meta"):
+            with shapes_only():
                 head = LanguageHead(len(vocabulary or ()), config.model.lstm.width, config.softmax_width)
-            _load_tensors(head, contents[HEAD], config.precision, folder / HEAD)
+            _load_tensors(head, contents[HEAD], config.weights, folder / HEAD)
         card = folder / CARD
         return cls(
             bilm.eval(),
@@ -131,7 +133,12 @@ class Checkpoint:
             card.read_text(encoding="utf-8", errors="replace") if card.is_file() else None,
         )
 
-    def _default_card(self, precision: str) -> str:
+    @property
+    def number_of_parameters(self) -> int:
+        """Of the biLM, the softmax not counted."""
+        return sum(parameter.numel() for parameter in self.bilm.parameters())
+
+    def _default_card(self, weights: str) -> str:
         config = self.bilm.config
         return f"""# ELMo model
 
@@ -140,10 +147,10 @@ Written by elmokit {__version__}. Load it with `Elmo.from_pretrained("this folde
 | | |
 |---|---|
 | layers | {config.layers}, each {config.width} wide |
-| LSTM | {config.lstm.layers} layers, {config.lstm.cells} cells projected to {config.lstm.width} a direction |
+| LSTM | {config.lstm.layers} layers, {config.lstm.cells} cells projected to {config.lstm.width} per direction |
 | token encoder | {config.encoder.kind} |
 | tokenizer | {self.tokenizer.name}, {self.tokenizer.normalize} |
-| parameters | {sum(p.numel() for p in self.bilm.parameters()):,}, stored as {precision} |
+| parameters | {self.number_of_parameters:,}, stored as {weights} |
 | predicts | {f"{len(self.vocabulary):,} words" if self.vocabulary else "no words (no softmax head)"} |
 
 Training data, licence, perplexity and known limits: not stated by whoever made this model.
@@ -160,7 +167,7 @@ class FileSeal:
 class CheckpointConfig:
     """config.json, checked."""
 
-    precision: Precision
+    weights: StoredWeights
     model: BiLMConfig
     files: dict[str, FileSeal]
     softmax_width: int = 0  # as in training: 0, as wide as a direction
@@ -174,7 +181,7 @@ def tokenizer_file(names: Container[str]) -> str:
 def is_checkpoint(folder: Path) -> bool:
     try:
         return bool(json.loads((folder / CONFIG).read_bytes()).get("format") == FORMAT)
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, RecursionError, AttributeError):
         return False
 
 
@@ -192,9 +199,12 @@ def read_config(folder: Path) -> CheckpointConfig:
         )
     if table.get("sha256") != config_digest(table):
         raise UserError(f"{path}: its digest is not the one inside it: the file was changed or damaged")
+    weights = table.get("weights", table.get("precision"))  # 0.1.0's name
+    if weights not in list(DTYPES):
+        raise UserError(f"{path}: weights: expected {' or '.join(DTYPES)}, found {weights!r}")
     files = table.get("files")
-    if table.get("precision") not in DTYPES or not isinstance(files, dict):
-        raise UserError(f"{path}: expected a precision of {', '.join(DTYPES)} and a table of files")
+    if not isinstance(files, dict):
+        raise UserError(f"{path}: files: expected a table of files, found {files!r}")
     softmax_width = table.get("softmax_width", 0)
     if type(softmax_width) is not int or softmax_width < 0:
         raise UserError(f"{path}: softmax_width: expected an integer, 0 or more, found {softmax_width!r}")
@@ -204,9 +214,9 @@ def read_config(folder: Path) -> CheckpointConfig:
     try:
         model = build(BiLMConfig, table.get("model", {}), "model")
         seals = {name: build(FileSeal, seal, f"files.{name}") for name, seal in files.items()}
-    except ValueError as error:
+    except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    return CheckpointConfig(table["precision"], model, seals, softmax_width)
+    return CheckpointConfig(weights, model, seals, softmax_width)
 
 
 def config_digest(table: Mapping[str, Any]) -> str:
@@ -234,29 +244,29 @@ def _unseal(path: Path, seal: FileSeal) -> bytes:
     return content
 
 
-def _tensor_bytes(module: nn.Module, precision: Precision) -> bytes:
+def _tensor_bytes(module: nn.Module, weights: StoredWeights) -> bytes:
     tensors = {}
     for name, tensor in module.state_dict().items():
-        tensors[name] = tensor.detach().cpu().to(DTYPES[precision]).contiguous()
+        tensors[name] = tensor.detach().cpu().to(DTYPES[weights]).contiguous()
         if not torch.isfinite(tensors[name]).all():
-            raise UserError(f"{name} holds values that {precision} cannot hold")
+            raise UserError(f"{name} holds values that {weights} cannot hold")
     return save(tensors)
 
 
-def _load_tensors(module: nn.Module, content: bytes, precision: Precision, path: Path) -> None:
+def _load_tensors(module: nn.Module, content: bytes, weights: StoredWeights, path: Path) -> None:
     try:
         tensors = load(content)
     except SafetensorError as error:
         raise UserError(f"{path}: not a valid safetensors file: {error}") from None
     check_tensors(module.state_dict(), tensors, path)
     for name, tensor in tensors.items():
-        if tensor.dtype != DTYPES[precision]:
-            raise UserError(f"{path}: {name}: expected {precision}, found {str(tensor.dtype)[6:]}")
+        if tensor.dtype != DTYPES[weights]:
+            raise UserError(f"{path}: {name}: expected {weights}, found {str(tensor.dtype)[6:]}")
     module.load_state_dict({name: tensor.float() for name, tensor in tensors.items()}, assign=True)
 
 
 def check_tensors(expected: Mapping[str, Tensor], found: Mapping[str, Any], path: Path) -> None:
-    """Same names, same shapes; else a ValueError that says what was expected and what was found."""
+    """Same names, same shapes; else a UserError that says what was expected and what was found."""
     for name in expected:
         if name not in found:
             raise UserError(f"{path}: expected {name} of shape {tuple(expected[name].shape)}, found none")

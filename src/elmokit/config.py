@@ -88,6 +88,20 @@ def dump(config: Any) -> dict[str, Any]:
     return table
 
 
+def check_positive(**settings: int) -> None:
+    """Refuse numbers below 1, by their name."""
+    for name, number in settings.items():
+        if number < 1:
+            raise UserError(f"{name}: expected 1 or more, found {number}")
+
+
+def check_dropout(**settings: float) -> None:
+    """Refuse what is no probability to drop a number with, by its name."""
+    for name, p in settings.items():
+        if not 0 <= p < 1:
+            raise UserError(f"{name}: expected 0 or more and less than 1, found {p}")
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     try:
         table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -102,7 +116,7 @@ def parse_json(content: bytes, path: Path) -> dict[str, Any]:
     """The JSON object that a file holds; `path` is for the error message."""
     try:
         table = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not valid JSON: {error}") from None
     if not isinstance(table, dict):
         raise UserError(f"{path}: expected a JSON object, found {type(table).__name__}")

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 from elmokit.study.data import open_data
-from elmokit.study.sweep import BASELINE, ELMO, Sweep
+from elmokit.study.sweep import Sweep
+from elmokit.study.variants import BASELINE, ELMO
 
 TASKS = Path(__file__).parent.parent / "tasks"
 

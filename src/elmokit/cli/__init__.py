@@ -1,4 +1,4 @@
-"""The command `elmo`. One file a command; whatever is heavy is imported when a command runs."""
+"""The command `elmo`. One file per command; whatever is heavy is imported when a command runs."""
 
 from __future__ import annotations
 
@@ -78,8 +78,10 @@ def main() -> None:
 
 def refusal(error: Exception) -> str | None:
     """What the machine refused: a file that is not there, a full disk, too little memory."""
-    if isinstance(error, MemoryError):
-        return str(error) or "not enough memory"
+    if isinstance(error, FileExistsError) and error.errno is None:
+        return str(error)  # ours: what exists is replaced only if asked
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):  # torch's is a RuntimeError
+        return f"not enough memory: {error}" if str(error) else "not enough memory"
     if not isinstance(error, OSError) or error.errno is None:
         return None
     where = f" ({error.filename})" if error.filename else ""

@@ -26,7 +26,7 @@ def embed(
         str, typer.Option(help="all, mean, a layer's number, or weights such as 0.2,0.5,0.3.")
     ] = "all",
     pooling: Annotated[
-        Literal["none", "mean", "max"], typer.Option(help="One vector a sentence instead of one a token.")
+        Literal["none", "mean", "max"], typer.Option(help="One vector per sentence instead of one per token.")
     ] = "none",
     dtype: Annotated[Literal["float32", "float16"], typer.Option(help="float16 halves the file.")] = "float32",
     tokenizer: Tokenizer = None,
@@ -36,7 +36,7 @@ def embed(
         Literal["zero", "carry", "warm"],
         typer.Option(help="What a sentence begins from: nothing, the one before it, or --warm-text."),
     ] = "zero",
-    warm_text: Annotated[Path | None, typer.Option(help="Text to read first, one sentence a line.")] = None,
+    warm_text: Annotated[Path | None, typer.Option(help="Text to read first, one sentence per line.")] = None,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens in a batch: the memory budget.")] = 4096,
     weights: Annotated[
         Literal["float32", "float16", "int8"],
@@ -47,9 +47,9 @@ def embed(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Forget what an earlier run left behind.")] = False,
 ) -> None:
-    """Contextual vectors for every token of a text, one sentence a line.
+    """Contextual vectors for every token of a text, one sentence per line.
 
-    Interrupted - by Ctrl-C, a crash, a full disk - it goes on where it stopped when the same command is run
+    Interrupted - by Ctrl-C, a crash, a full disk - it resumes where it stopped when the same command is run
     again, and the output is the same to the byte.
 
     Examples:
@@ -63,16 +63,12 @@ def embed(
     use_threads(threads)
     from elmokit.embed.embedder import Elmo
     from elmokit.embed.job import EmbedJob
-    from elmokit.text.corpus import LineReader
+    from elmokit.text.corpus import read_lines
 
-    warm = None
-    if warm_text is not None:
-        with LineReader(warm_text) as reader:
-            warm = [line.text for line in reader]
     elmo = Elmo.from_pretrained(
         model,
         state=state,
-        warm_text=warm,
+        warm_text=None if warm_text is None else [line.text for line in read_lines([warm_text])],
         tokenizer=tokenizer,
         device=device,
         batch_tokens=batch_tokens,
@@ -82,7 +78,7 @@ def embed(
         elmo,
         source,
         output,
-        layers=_layers(layers),
+        layers=_which_layers(layers),
         pooling=None if pooling == "none" else pooling,
         dtype=dtype,
         split=split,
@@ -94,13 +90,13 @@ def embed(
             summary = _run(job, overwrite, restart)
     except KeyboardInterrupt:
         typer.echo(
-            f"stopped; what was done is kept in {job.scratch_folder}: run the same command to go on", err=True
+            f"stopped; what was done is kept in {job.scratch_folder}: run the same command to resume", err=True
         )
         raise typer.Exit(130) from None
     _tell(job, summary)
 
 
-def _layers(text: str) -> Literal["all", "mean"] | int | list[float]:
+def _which_layers(text: str) -> Literal["all", "mean"] | int | list[float]:
     if text == "all":
         return "all"
     if text == "mean":
@@ -133,19 +129,19 @@ def _run(job: EmbedJob, overwrite: bool, restart: bool) -> Summary:
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("reading", total=None, done="")
 
-        def report(progress: JobProgress) -> None:
+        def show(progress: JobProgress) -> None:
             done = f"{progress.sentences:,} sentences, {progress.tokens:,} tokens"
             total = None if progress.fraction is None else 1.0
             if bar.tasks[0].description != progress.stage:
                 bar.reset(task, description=progress.stage, total=total)  # a stage has a pace of its own
             bar.update(task, total=total, completed=progress.fraction or 0.0, done=done)
 
-        return job.run(overwrite=overwrite, restart=restart, report=report)
+        return job.run(overwrite=overwrite, restart=restart, on_progress=show)
 
 
 def _tell(job: EmbedJob, summary: Summary) -> None:
-    went_on = f" ({summary.resumed_at:,} of them by an earlier run)" if summary.resumed_at else ""
-    typer.echo(f"{job.output}: {summary.sentences:,} sentences{went_on}, {summary.tokens:,} tokens", err=True)
+    resumed = f" ({summary.resumed_at:,} of them by an earlier run)" if summary.resumed_at else ""
+    typer.echo(f"{job.output}: {summary.sentences:,} sentences{resumed}, {summary.tokens:,} tokens", err=True)
     if summary.skipped_lines:
         shown = ", ".join(str(number) for number in summary.skipped_lines[:10])
         more = " ..." if len(summary.skipped_lines) > 10 else ""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmokit.cli.shared.exhibits import progress
+from elmokit.cli.shared.exhibits import print_json, progress
 from elmokit.cli.shared.options import AsJson, Model, OnBadLine, Split, Threads, Tokenizer, use_threads
 from elmokit.cli.shared.signals import interrupt, stoppable
 from elmokit.errors import UserError
+
+if TYPE_CHECKING:
+    from elmokit.analysis.contexts.marked import MarkedSentence
 
 AROUND = 20  # tokens that a table shows before the word, and after it
 
@@ -46,7 +48,7 @@ def build(
     threads: Threads = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an index that exists.")] = False,
 ) -> None:
-    """Embed a corpus, one sentence a line, and keep the vectors of its words with their sentences.
+    """Embed a corpus, one sentence per line, and keep the vectors of its words with their sentences.
 
     The folder appears whole or not at all. Up to 50,000 vectors are all compared by a search; more are also put
     into partitions, of which a search reads the nearest.
@@ -59,23 +61,21 @@ def build(
     """
     use_threads(threads)
     from elmokit.analysis.contexts.index import ContextIndex
-    from elmokit.embed.embedder import Elmo
 
-    chosen = read_layers(layers)
-    elmo = Elmo.from_pretrained(model, tokenizer=tokenizer)
     try:
-        with stoppable(interrupt), progress() as report:
+        with stoppable(interrupt), progress() as on_progress:
             made = ContextIndex.build(
-                elmo,
+                model,
                 sources,
                 output,
-                layers=chosen,
+                which_layers=read_layers(layers),
                 split=split,
                 limit=limit,
                 everything=everything,
+                tokenizer=tokenizer,
                 on_bad_line=on_bad_line,
                 overwrite=overwrite,
-                report=report,
+                on_progress=on_progress,
             )
     except KeyboardInterrupt:
         typer.echo(f"stopped; {output} was not made", err=True)
@@ -84,7 +84,7 @@ def build(
     how = f"{facts.partitions:,} partitions" if facts.partitions else "exact search"
     typer.echo(
         f"{output}: {facts.sentences:,} sentences, {facts.vectors:,} vectors of layer "
-        f"{', '.join(map(str, facts.layers))}; {how}",
+        f"{', '.join(map(str, facts.which_layers))}; {how}",
         err=True,
     )
 
@@ -101,7 +101,7 @@ def search(
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
-    r"""The contexts of an index nearest to the [marked] word's: one a sentence, its own sentence left out.
+    r"""The contexts of an index nearest to the [marked] word's: one per sentence, its own left out.
 
     Write \\[ for a plain bracket.
 
@@ -112,32 +112,18 @@ def search(
     `elmo index search news.index "a [play] by Shaw" -m MODEL --layer 1 --top 20 --exact --json`
     """
     use_threads(threads)
-    from elmokit.analysis.contexts.index import ContextIndex
-    from elmokit.analysis.contexts.index_files import read_facts
-    from elmokit.analysis.contexts.marked import read_marked
-    from elmokit.embed.embedder import Elmo
+    from elmokit.analysis.contexts.index import search_index
 
-    facts = read_facts(folder)
-    elmo = Elmo.from_pretrained(model, tokenizer=facts.tokenizer)
-    opened = ContextIndex.open(folder, elmo)
-    query = read_marked(elmo, sentence)
-    layer = facts.layers[-1] if layer is None else layer
-    found = opened.search(elmo, query, layer, top, exact=exact)
+    found = search_index(model, folder, sentence, layer=layer, most=top, exact=exact)
     if as_json:
-        from elmokit.analysis.contexts.neighbours import as_table
-
-        rows = [as_table(near) for near in found]
-        facts_shown = {"model": model, "index": str(folder), "query": query.tokens, "word": query.word}
-        typer.echo(json.dumps({**facts_shown, "layer": layer, "contexts": rows}, ensure_ascii=False, indent=2))
+        print_json({"model": model, "index": str(folder), **found.to_dict()})
         return
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("cosine", f"nearest contexts in layer {layer}")
-    for near in found:
-        table.add_row(
-            f"{near.cosine:.3f}", highlighted(near.sentence.tokens, near.sentence.start, near.sentence.end)
-        )
+    table = Table("cosine", f"nearest contexts in layer {found.layer}")
+    for near in found.contexts:
+        table.add_row(f"{near.cosine:.3f}", highlighted(near.sentence))
     Console().print(table)
 
 
@@ -151,14 +137,14 @@ def read_layers(text: str) -> list[int] | None:
         raise UserError(f"--layers: expected all or numbers such as 0,2, found {text!r}") from None
 
 
-def highlighted(tokens: list[str], start: int, end: int) -> str:
+def highlighted(sentence: MarkedSentence) -> str:
     """The sentence in rich's markup, the word in bold; of a long one, only what stands around the word."""
     from rich.markup import escape
 
-    before, after = tokens[:start], tokens[end:]
+    before, after = sentence.tokens[: sentence.start], sentence.tokens[sentence.end :]
     if len(before) > AROUND:
         before = ["…", *before[-AROUND:]]
     if len(after) > AROUND:
         after = [*after[:AROUND], "…"]
-    word = f"[bold green]{escape(' '.join(tokens[start:end]))}[/bold green]"
+    word = f"[bold green]{escape(sentence.word)}[/bold green]"
     return " ".join(part for part in (escape(" ".join(before)), word, escape(" ".join(after))) if part)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from elmokit.cli.index import highlighted, read_layers
-from elmokit.cli.shared.exhibits import Save, progress, save_exhibits
+from elmokit.cli.shared.exhibits import Save, print_json, progress, save_exhibits
 from elmokit.cli.shared.options import AsJson, Model, OnBadLine, Split, Threads, Tokenizer, use_threads
-from elmokit.errors import UserError
+from elmokit.progress import silent
 
 if TYPE_CHECKING:
     from elmokit.analysis.contexts.neighbours import Neighbours
@@ -24,7 +24,7 @@ def neighbours(
     model: Model,
     corpus: Annotated[
         list[str] | None,
-        typer.Option(help="Text to look in, one sentence a line; also .gz .bz2 .xz .zst. May be given twice."),
+        typer.Option(help="Text to look in, one sentence per line; also .gz .bz2 .xz .zst. May be given twice."),
     ] = None,
     index: Annotated[Path | None, typer.Option(help="What `elmo index build` made, instead of --corpus.")] = None,
     vectors: Annotated[
@@ -44,7 +44,7 @@ def neighbours(
 ) -> None:
     r"""The contexts nearest to the [marked] word's, by layer (the paper's Table 4).
 
-    One context a sentence; the word's own sentence is left out. Layer 0 sees the word alone, and finds the word
+    One context per sentence; the word's own sentence is left out. Layer 0 sees the word alone, and finds the word
     itself. Write \\[ for a plain bracket.
 
     Examples:
@@ -53,40 +53,26 @@ def neighbours(
 
     `elmo neighbours "a [play] by Shaw" --index news.index --vectors glove.txt --layers 1,2 --top 3 -m MODEL`
     """
-    if (index is None) == (not corpus):
-        raise UserError("where to look: expected either --corpus TEXT or --index FOLDER")
-    if index is not None and (limit is not None or tokenizer is not None or split):
-        raise UserError("--split, --limit and --tokenizer go with --corpus: an index has its own")
-    chosen = read_layers(layers)
     use_threads(threads)
-    from elmokit.analysis.contexts.index import ContextIndex
-    from elmokit.analysis.contexts.index_files import read_facts
-    from elmokit.analysis.contexts.marked import read_marked
-    from elmokit.analysis.contexts.neighbours import corpus_neighbours, index_neighbours
-    from elmokit.embed.embedder import Elmo
+    from elmokit.analysis.contexts.neighbours import neighbours as find_neighbours
 
-    if index is not None:
-        elmo = Elmo.from_pretrained(model, tokenizer=read_facts(index).tokenizer)
-        opened, query = ContextIndex.open(index, elmo), read_marked(elmo, sentence)
-        result = index_neighbours(elmo, query, opened, layers=chosen, most=top, vectors=vectors)
-    else:
-        elmo = Elmo.from_pretrained(model, tokenizer=tokenizer)
-        query = read_marked(elmo, sentence)
-        with progress() as report:
-            result = corpus_neighbours(
-                elmo,
-                query,
-                corpus or [],
-                layers=chosen,
-                most=top,
-                vectors=vectors,
-                split=split,
-                limit=limit,
-                on_bad_line=on_bad_line,
-                report=report,
-            )
+    with progress() if index is None else nullcontext(silent) as on_progress:  # an index answers at once
+        result = find_neighbours(
+            model,
+            sentence,
+            corpus=corpus or (),
+            index=index,
+            vectors=vectors,
+            which_layers=read_layers(layers),
+            most=top,
+            split=split,
+            limit=limit,
+            tokenizer=tokenizer,
+            on_bad_line=on_bad_line,
+            on_progress=on_progress,
+        )
     if as_json:
-        typer.echo(json.dumps({"model": model, **result.to_dict()}, ensure_ascii=False, indent=2))
+        print_json({"model": model, **result.to_dict()})
     else:
         _print(result)
     free = next(n for n in itertools.count(1) if save is None or not (save / f"neighbours-{n}.csv").exists())
@@ -101,7 +87,7 @@ def _print(result: Neighbours) -> None:
     from elmokit.show.exhibit import layer_name
 
     query, console = result.query, Console()
-    console.print(highlighted(query.tokens, query.start, query.end), highlight=False)
+    console.print(highlighted(query), highlight=False)
     table = Table("", "cosine", "nearest neighbours")
     if result.static is not None:
         name = "static vectors"
@@ -111,11 +97,10 @@ def _print(result: Neighbours) -> None:
         if not result.static:
             table.add_row(name, "", f"(no vector for {escape(query.word)})")
         table.add_section()
-    for layer, contexts in zip(result.layers, result.contexts):
+    for layer, contexts in zip(result.which_layers, result.contexts):
         name = layer_name(layer)
         for context in contexts:
-            found = context.sentence
-            table.add_row(name, f"{context.cosine:.3f}", highlighted(found.tokens, found.start, found.end))
+            table.add_row(name, f"{context.cosine:.3f}", highlighted(context.sentence))
             name = ""
         table.add_section()
     console.print(table)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from elmokit.cli.shared.exhibits import Save, progress, show
 from elmokit.cli.shared.options import AsJson, Model, Threads, Tokenizer, use_threads
-
-if TYPE_CHECKING:
-    pass
 
 probe = typer.Typer(
     name="probe",
@@ -117,19 +113,12 @@ def wsd(
     `elmo probe wsd semcor.data.xml senseval2.data.xml semeval2007.data.xml -m MODEL --limit 5000 --json`
     """
     use_threads(threads)
-    from elmokit.analysis.probes.sense_corpus import read_senses, read_wordnet_index
-    from elmokit.analysis.probes.senses import SenseProbe, senses_exhibit
-    from elmokit.embed.embedder import Elmo
+    from elmokit.analysis.probes.senses import probe_senses
 
-    elmo = Elmo.from_pretrained(model)
-    questions = [read_senses(test) for test in tests]  # first: they are small, and may be wrong
-    first = None if index is None else read_wordnet_index(index)
-    with progress() as report:
-        learned = SenseProbe(elmo, read_senses(train), first, limit=limit, seed=seed, report=report)
-        results = [learned.evaluate(question, report) for question in questions]
-    scores = [_named_scores(asdict(result)) for result in results]
-    facts = {"model": model, "train": str(train), "index": index and str(index), "tests": scores}
-    show(senses_exhibit(results), facts, save, as_json)
+    with progress() as on_progress:
+        result = probe_senses(model, train, tests, index=index, limit=limit, seed=seed, on_progress=on_progress)
+    facts = {"model": model, "train": str(train), "index": index and str(index), **result.to_dict()}
+    show(result.exhibit(), facts, save, as_json)
 
 
 @probe.command()
@@ -158,13 +147,21 @@ def text(
     """
     use_threads(threads)
     from elmokit.analysis.probes.classification import probe_text
-    from elmokit.embed.embedder import Elmo
 
-    elmo = Elmo.from_pretrained(model, tokenizer=tokenizer)
-    columns = {"text_column": text_column, "label_column": label_column}
-    with progress() as report:
-        result = probe_text(elmo, train, dev, **columns, l2=l2, limit=limit, seed=seed, report=report)
-    facts = {"model": model, "train": str(train), "dev": str(dev), **asdict(result)}
+    with progress() as on_progress:
+        result = probe_text(
+            model,
+            train,
+            dev,
+            text_column=text_column,
+            label_column=label_column,
+            l2=l2,
+            limit=limit,
+            seed=seed,
+            tokenizer=tokenizer,
+            on_progress=on_progress,
+        )
+    facts = {"model": model, "train": str(train), "dev": str(dev), **result.to_dict()}
     show(result.exhibit(), facts, save, as_json)
 
 
@@ -195,10 +192,10 @@ def pairs(
     """
     use_threads(threads)
     from elmokit.analysis.probes.pairs import probe_pairs
-    from elmokit.embed.embedder import Elmo
 
-    result = probe_pairs(Elmo.from_pretrained(model, tokenizer=tokenizer), file)
-    show(result.exhibit(), {"model": model, "file": str(file), **asdict(result)}, save, as_json)
+    with progress() as on_progress:
+        result = probe_pairs(model, file, tokenizer=tokenizer, on_progress=on_progress)
+    show(result.exhibit(), {"model": model, "file": str(file), **result.to_dict()}, save, as_json)
 
 
 def _tags(
@@ -216,24 +213,10 @@ def _tags(
 ) -> None:
     use_threads(threads)
     from elmokit.analysis.probes.tagging import probe_tags
-    from elmokit.embed.embedder import Elmo
 
-    elmo = Elmo.from_pretrained(model)
-    with progress() as report:
+    with progress() as on_progress:
         result = probe_tags(
-            elmo, train, dev, column, vectors=vectors, l2=l2, limit=limit, seed=seed, report=report
+            model, train, dev, column, vectors=vectors, l2=l2, limit=limit, seed=seed, on_progress=on_progress
         )
-    facts = {"model": model, "train": str(train), "dev": str(dev), **asdict(result)}
+    facts = {"model": model, "train": str(train), "dev": str(dev), **result.to_dict()}
     show(result.exhibit(), facts, save, as_json)
-
-
-def _named_scores(facts: dict[str, object]) -> dict[str, object]:
-    """Named tuples are lists in JSON; here they keep their names."""
-    from elmokit.analysis.probes.senses import Score
-
-    def named(value: object) -> object:
-        if isinstance(value, Score):
-            return value._asdict()
-        return [named(each) for each in value] if isinstance(value, tuple) else value
-
-    return {key: named(value) for key, value in facts.items()}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.shared.exhibits import Save, progress, ready_file, save_exhibits
+from elmokit.cli.shared.exhibits import Save, progress, tell_written
 from elmokit.cli.shared.options import Data, Layout, Threads, use_threads
 
 
@@ -48,31 +48,24 @@ def report(
 
     `elmo report my-model --data my-data --limit 2000 -o quick.html`
     """
-    ready_file(output)
     use_threads(threads)
-    import datetime
-
-    from elmokit.atomic import write_file
-    from elmokit.embed.embedder import Elmo
-    from elmokit.study.data import open_data
     from elmokit.study.experiments import read_shares
-    from elmokit.study.report import ReportPlan, make_report
+    from elmokit.study.report import report as make_report
 
-    plan = ReportPlan(
-        model,
-        str(data),
-        open_data(data, layout),
-        layout=layout,
-        runs=runs,
-        index=index,
-        contexts=contexts,
-        limit=limit,
-        shares=tuple(read_shares(shares)),
-        seed=seed,
-    )
-    elmo = Elmo.from_pretrained(model)
-    with progress() as watching:
-        page, exhibits = make_report(plan, elmo, datetime.date.today().isoformat(), watching)
-    write_file(output, page.encode())
-    save_exhibits(exhibits, save)
-    typer.echo(f"wrote {output}: {len(exhibits)} tables and figures", err=True)
+    with progress() as on_progress:
+        made = make_report(
+            model,
+            data=data,
+            out=output,
+            layout=layout,
+            runs=runs,
+            index=index,
+            contexts=contexts,
+            limit=limit,
+            shares=read_shares(shares),
+            seed=seed,
+            save=save,
+            on_progress=on_progress,
+        )
+    tell_written(made.files, made.exhibits if save else [])
+    typer.echo(f"wrote {output}: {len(made.exhibits)} tables and figures", err=True)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from elmokit.cli.shared.exhibits import Save, print_exhibit, save_exhibits
+from elmokit.cli.shared.exhibits import Save, print_exhibit, print_json, save_exhibits
 from elmokit.cli.shared.options import AsJson, Data, Layout, Model
 from elmokit.cli.shared.signals import stoppable
 from elmokit.errors import UserError
 
 if TYPE_CHECKING:
     from elmokit.show.exhibit import Exhibit
-    from elmokit.study.data import StudyData
-    from elmokit.study.experiments import Experiment
-    from elmokit.study.sweep import Measured, Sweep, Trial
+    from elmokit.study.runs import Measured, Trial
+    from elmokit.study.study import Study
 
 What = Literal["tasks", "weighting", "placement", "samples"]
 
@@ -66,7 +64,7 @@ def study(
 ) -> None:
     """The paper's experiments with tasks: many runs of `elmo task train`, in parallel, and their table.
 
-    Stopped, the same command goes on; what is done, also by another study of the same folder, is not done again.
+    Stopped, the same command resumes; what is done, also by another study of the same folder, is not done again.
     Runs that fail do not keep the others' table from you: their logs are named at the end.
 
     Examples:
@@ -77,85 +75,71 @@ def study(
 
     `elmo study samples --data DATA -m en-small --out runs --tasks ner --shares 0.01,0.1,1`
     """
-    from elmokit.embed.embedder import Elmo
-    from elmokit.study.data import open_data
-    from elmokit.study.experiments import EXPERIMENTS, check_page, read_shares
-    from elmokit.study.sweep import Sweep
+    from elmokit.study.experiments import read_shares
+    from elmokit.study.study import Study
 
-    experiment = EXPERIMENTS[what]
-    found, sizes = open_data(data, layout), read_shares(shares)
-    if page is not None:
-        check_page(page, [exhibit.name for exhibit in experiment.exhibits([], found, sizes)])
-    sweep = Sweep(
-        out,
-        found,
-        _choose(experiment, found, tasks),
-        experiment.variants(sizes),
-        model=model,
-        digest=Elmo.from_pretrained(model).checkpoint.digest,
-        seeds=seeds or experiment.seeds,
+    planned = Study(
+        what,
+        model,
+        data=data,
+        out=out,
+        layout=layout,
+        tasks=None if tasks is None else [name.strip() for name in tasks.split(",")],
+        seeds=seeds,
+        shares=read_shares(shares),
         recipe=recipe,
         settings=settings or (),
         cache=cache,
+        page=page,
     )
-    failed = _run(sweep, jobs or os.cpu_count() or 1)
-    _show(experiment.exhibits(sweep.results(), found, sizes), save, page, as_json)
-    if sweep.stopped:
-        typer.echo("stopped; the same command goes on", err=True)
-    if failed:
-        logs = ", ".join(str(trial.log) for trial in failed[:3])
-        raise UserError(f"{len(failed)} of the runs failed: the reasons are at the end of {logs}")
-    if sweep.stopped:
+    told = _tell(planned.notes)
+    with stoppable() as stopped, _bar(planned) as on_trial:
+        exhibits = planned.run(jobs, on_trial, stopped)
+    _show(exhibits, save, as_json)
+    _tell(planned.notes[told:])
+    if planned.stopped:
+        typer.echo("stopped; the same command resumes", err=True)
+    if planned.failed:
+        logs = ", ".join(str(trial.log) for trial in planned.failed[:3])
+        raise UserError(f"{len(planned.failed)} of the runs failed: the reasons are at the end of {logs}")
+    if planned.stopped:
         raise typer.Exit(130)
 
 
-def _choose(experiment: Experiment, data: StudyData, tasks: str | None) -> list[str]:
-    """Those that are asked for, else the paper's; all, where the data has none of these, and a line says so."""
-    if tasks is not None:
-        return data.choose([name.strip() for name in tasks.split(",")])
-    there = data.choose(None)
-    chosen = experiment.usual(there)
-    if experiment.tasks is not None and chosen and not set(chosen) & set(experiment.tasks):
-        typer.echo(
-            f"the data has none of {', '.join(experiment.tasks)}: taking {', '.join(chosen)}; --tasks chooses",
-            err=True,
-        )
-    return chosen
+def _tell(notes: Sequence[str]) -> int:
+    for note in notes:
+        typer.echo(note, err=True)
+    return len(notes)
 
 
-def _run(sweep: Sweep, jobs: int) -> list[Trial]:
-    """All of it, with a line a run; Ctrl-C ends the runs at hand, which keep the epochs that they have done. The
-    runs that failed are returned."""
+@contextmanager
+def _bar(planned: Study) -> Iterator[Callable[[Trial, Measured | None], None]]:
+    """A line per run that ends, above a bar of all."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with stoppable(sweep.stop), Progress(*columns, console=console) as bar:
-        done = sum(trial.done for trial in sweep.trials)
-        shown = bar.add_task("", total=len(sweep.trials), completed=done)
+    with Progress(*columns, console=console) as bar:
+        done = sum(trial.done for trial in planned.trials)
+        shown = bar.add_task("", total=len(planned.trials), completed=done)
 
-        def tell(trial: Trial, result: Measured | None) -> None:
+        def on_trial(trial: Trial, measured: Measured | None) -> None:
             outcome = "failed"
-            if result is not None:
-                outcome = f"{result.metric} {result.score:.2f}, {result.seconds / 60:.1f} min"
+            if measured is not None:
+                outcome = f"{measured.metric} {measured.score:.2f}, {measured.seconds / 60:.1f} min"
             console.print(f"{trial.task}, {trial.variant.name}, seed {trial.seed}: {outcome}", highlight=False)
             bar.advance(shown)
 
-        return sweep.run(jobs, tell)
+        yield on_trial
 
 
-def _show(exhibits: Sequence[Exhibit], save: Path | None, page: Path | None, as_json: bool) -> None:
-    from elmokit.study.experiments import put_into_page
-
-    exhibits = [exhibit for exhibit in exhibits if exhibit.rows]
+def _show(exhibits: Sequence[Exhibit], save: Path | None, as_json: bool) -> None:
     if not exhibits:
         typer.echo("no table: too little of it is done", err=True)
     if as_json:
-        typer.echo(json.dumps([exhibit.facts() for exhibit in exhibits], ensure_ascii=False, indent=2))
+        print_json([exhibit.facts() for exhibit in exhibits])
     else:
         for exhibit in exhibits:
             print_exhibit(exhibit)
     save_exhibits(exhibits, save)
-    for name in put_into_page(page, exhibits) if page is not None and exhibits else ():
-        typer.echo(f"{page} has no line <!-- {name} -->: its table is left out", err=True)

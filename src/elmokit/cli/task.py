@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from elmokit.cli.shared.options import AsJson, Threads, use_threads
-from elmokit.cli.shared.signals import stoppable
+from elmokit.cli.shared.signals import interrupt, stoppable
 from elmokit.errors import UserError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from elmokit.tasks.model import TaskModel
-    from elmokit.tasks.run import Epoch, Step
+    from elmokit.tasks.progress import OnProgress
+    from elmokit.tasks.progress import Progress as TaskProgress
 
 NONE = "none"
 task = typer.Typer(
@@ -83,7 +84,7 @@ def train(
     cache: Cache = None,
     threads: Threads = None,
 ) -> None:
-    """Train a task's model; the same command goes on where it was stopped.
+    """Train a task's model; the same command resumes where it was stopped.
 
     Examples:
 
@@ -94,68 +95,72 @@ def train(
     `elmo task train entailment --train snli.jsonl --dev dev.jsonl --elmo en-small --place both -o nli`
     """
     use_threads(threads)
-    from rich.console import Console
+    from elmokit.tasks.train import train_task
 
-    from elmokit.tasks.prepare import TaskPlan, prepare_task
-
-    plan = TaskPlan(
-        name,
-        train,
-        dev,
-        elmo=None if elmo == NONE else elmo,
-        place=place,
-        layers=layers,
-        penalty=penalty,
-        elmo_dropout=elmo_dropout,
-        train_bilm=train_bilm,
-        vectors=vectors,
-        tune_vectors=tune_vectors,
-        recipe=recipe,
-        settings=tuple(settings or ()),
-        seed=seed,
-        limit=limit,
-        cache=cache,
-    )
-    console = Console(stderr=True)
-    with console.status("reading") as status:
-        run = prepare_task(plan, out, lambda stage: status.update(stage))
-    shown = run.model.network
-    console.print(
-        f"{name}: {len(run.examples):,} examples to train on, {len(run.dev):,} to measure on; "
-        f"{sum(p.numel() for p in shown.parameters() if p.requires_grad):,} parameters to learn"
-        + (f"; goes on after epoch {len(run.epochs)}" if run.epochs else ""),
-        highlight=False,
-    )
-    if not _watch(run, console):
-        typer.echo(f"stopped after epoch {len(run.epochs)}; the same command goes on", err=True)
+    with _watched() as (show, stopped):
+        model = train_task(
+            name,
+            train=train,
+            dev=dev,
+            out=out,
+            elmo=None if elmo == NONE else elmo,
+            place=place,
+            which_layers=layers,
+            penalty=penalty,
+            elmo_dropout=elmo_dropout,
+            train_bilm=train_bilm,
+            vectors=vectors,
+            tune_vectors=tune_vectors,
+            recipe=recipe,
+            settings=settings or (),
+            seed=seed,
+            limit=limit,
+            cache=cache,
+            on_progress=show,
+            stop=stopped,
+        )
+    if model.results is None:
+        typer.echo("stopped; the epochs that are done are kept, and the same command resumes after them", err=True)
         return
-    best = run.best
-    assert best is not None
-    scores = ", ".join(f"{key} {value:.2f}" for key, value in best.scores.items())
-    typer.echo(f"best: epoch {best.epoch}, dev {scores}")
-    for what, value in run.results.get("ceilings", {}).items():
+    best = model.results["best"]
+    scores = ", ".join(f"{key} {value:.2f}" for key, value in best["scores"].items())
+    typer.echo(f"best: epoch {best['epoch']}, dev {scores}")
+    for what, value in model.results.get("ceilings", {}).items():
         typer.echo(f"{what}: {value:.2f} % (more it cannot reach)")
     typer.echo(f"done: {out / 'best'}", err=True)
 
 
-def _watch(run: Any, console: Console) -> bool:
+@contextmanager
+def _watched() -> Iterator[tuple[OnProgress, Callable[[], bool]]]:
+    """A live line, and whether to stop. Before the first step a signal ends it at once: nothing is lost."""
+    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
+    console, training = Console(stderr=True), False
+
+    def stop() -> None:
+        if not training:
+            interrupt()
+
     columns = (BarColumn(20), TextColumn("{task.fields[line]}"))
-    with stoppable() as stopped, Progress(*columns, console=console) as bar:
-        shown = bar.add_task("train", total=len(run.examples), line="")
+    with stoppable(stop) as stopped, Progress(*columns, console=console) as bar:
+        shown = bar.add_task("train", total=None, line="")
 
-        def step(now: Step) -> None:
-            bar.update(shown, completed=now.done, line=f"epoch {now.epoch}  loss {now.loss:.3f}")
+        def show(now: TaskProgress) -> None:
+            nonlocal training
+            training = training or now.loss is not None
+            if now.epoch is not None:
+                number, loss, scores, seconds = now.epoch
+                measured = "  ".join(f"{key} {value:.2f}" for key, value in scores.items())
+                line = f"epoch {number:>3}  loss {loss:.4f}  {measured}  {seconds:.0f} s"
+                console.print(line, highlight=False)
+            elif now.total:
+                line = now.stage if now.loss is None else f"{now.stage}  loss {now.loss:.3f}"
+                bar.update(shown, completed=now.done, total=now.total, line=line)
+            else:
+                console.print(now.stage, highlight=False)
 
-        def epoch(done: Epoch) -> None:
-            scores = "  ".join(f"{key} {value:.2f}" for key, value in done.scores.items())
-            console.print(
-                f"epoch {done.epoch:>3}  loss {done.loss:.4f}  {scores}  {done.seconds:.0f} s", highlight=False
-            )
-
-        finished: bool = run.train(step, epoch, stopped)
-        return finished
+        yield show, stopped
 
 
 @task.command()
@@ -163,11 +168,11 @@ def evaluate(
     model: Trained,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Labelled examples in the task's own format.")],
     *,
-    by_label: Annotated[bool, typer.Option("--by-label", help="Also a row a label.")] = False,
+    by_label: Annotated[bool, typer.Option("--by-label", help="Also a row per label.")] = False,
     predictions: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write what was found: as the official scorers of squad, coref, ner read it."
+            metavar="FILE", help="Write the predictions: as the official scorers of squad, coref, ner read it."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -179,25 +184,16 @@ def evaluate(
 
     `elmo task evaluate ner-elmo test.conll --by-label`
 
-    `elmo task evaluate squad-elmo dev-v1.1.json --predictions found.json` (for evaluate-v1.1.py)
+    `elmo task evaluate squad-elmo dev-v1.1.json --predictions predicted.json` (for evaluate-v1.1.py)
     """
     use_threads(threads)
-    trained = _load(model)
-    examples = trained.task.measured_examples(trained.task.read(file))
-    try:
-        trained.task.check(examples)
-    except ValueError as error:
-        typer.echo(f"note: {error}; such answers count as missed", err=True)
-    found = trained.predict(examples)
-    scores = trained.task.metrics(found, examples)
-    ceilings = trained.task.ceilings(trained, examples)
-    rows = trained.task.by_label(found, examples)
-    if predictions is not None:
-        from elmokit.atomic import write_file
+    from elmokit.tasks.model import TaskModel
 
-        # Half of a surrogate pair, which JSON may hold, stays the escape that JSON has for it.
-        text = trained.task.predictions_text(found, examples)
-        write_file(predictions, text.encode("utf-8", "backslashreplace"))
+    trained = TaskModel.load(model)
+    scores, ceilings, rows, unseen = trained.evaluate(file, predictions=predictions)
+    if unseen is not None:
+        typer.echo(f"note: {unseen}; such answers count as missed", err=True)
+    if predictions is not None:
         typer.echo(f"wrote {predictions}", err=True)
     if as_json:
         facts = {"task": trained.task.name, "scores": scores, "ceilings": ceilings, "by_label": rows}
@@ -224,7 +220,7 @@ def _cell(value: object) -> str:
 @task.command()
 def predict(
     model: Trained,
-    file: Annotated[str, typer.Argument(metavar="[FILE|-]", help="A line an example; - is stdin.")] = "-",
+    file: Annotated[str, typer.Argument(metavar="[FILE|-]", help="An example per line; - is stdin.")] = "-",
     *,
     context: Annotated[
         Path | None, typer.Option(help="squad: a text to ask about; questions come from --question or FILE.")
@@ -232,7 +228,7 @@ def predict(
     question: Annotated[
         list[str] | None, typer.Option(help="squad: a question about --context; as often as you like.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object per line.")] = False,
     tokenizer: Annotated[str, typer.Option(help="words, whitespace (the text is tokenized) or korean.")] = "words",
     threads: Threads = None,
 ) -> None:
@@ -247,10 +243,11 @@ def predict(
     `elmo task predict squad-elmo --context article.txt --question "Who wrote it?"` (without --question it asks)
     """
     use_threads(threads)
+    from elmokit.tasks.model import TaskModel
     from elmokit.text.corpus import LineReader
     from elmokit.text.tokens import make_tokenizer
 
-    trained, tokenize = _load(model), make_tokenizer(tokenizer).tokens
+    trained, tokenize = TaskModel.load(model), make_tokenizer(tokenizer).tokens
     if context is not None:
         _answer(trained, context, question or [], file, tokenize, as_json)
         return
@@ -279,7 +276,7 @@ def _tell(trained: TaskModel, example: Any, prediction: Any, as_json: bool) -> N
 def _answer(
     trained: TaskModel, context: Path, questions: list[str], file: str, tokenize: Any, as_json: bool
 ) -> None:
-    """These questions, or one a line as they come: an answer is there before the next is asked."""
+    """These questions, or one per line as they come: an answer is there before the next is asked."""
     from elmokit.tasks.squad.task import QuestionAnswering
     from elmokit.text.corpus import LineReader
 
@@ -299,15 +296,8 @@ def _answer(
     if questions:
         return
     if file == "-" and sys.stdin.isatty():
-        typer.echo("A question a line; end with Ctrl-D.", err=True)
+        typer.echo("A question per line; end with Ctrl-D.", err=True)
     with LineReader(file) as reader:
         for line in reader:
             if line.text.strip():
                 answer(line.text)
-
-
-def _load(model: Path) -> TaskModel:
-    from elmokit.tasks.model import TASK, TaskModel
-    from elmokit.tasks.run import BEST
-
-    return TaskModel.load(model if (model / TASK).is_file() else model / BEST)

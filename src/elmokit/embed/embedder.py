@@ -1,4 +1,4 @@
-"""`Elmo`: a model that is ready to read. Sentences in, one array of vectors a sentence out."""
+"""`Elmo`: a model that is ready to read. Sentences in, one array of vectors per sentence out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elmokit.checkpoint import Checkpoint, Precision
+from elmokit.checkpoint import Checkpoint, StoredWeights
 from elmokit.embed.token_layer import TokenLayer
 from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM
@@ -20,13 +20,14 @@ from elmokit.model.kernels.cache import optimistic
 from elmokit.model.kernels.layers import WEIGHT_FORMATS, WeightFormat
 from elmokit.model.recipe import load_model_recipe
 from elmokit.model.scalar_mix import ScalarMix
+from elmokit.model.seeding import seeded
 from elmokit.model.state import CarryState, StateName, StatePolicy, WarmState, ZeroState
 from elmokit.sources import open_checkpoint
 from elmokit.text.batches import batches_by_length, pad, windows
 from elmokit.text.tokens import TokenizerConfig, make_tokenizer
 
 Sentence = str | Sequence[str]  # text, or its tokens
-Layers = int | Literal["all", "mean"] | Sequence[float] | ScalarMix
+WhichLayers = int | Literal["all", "mean"] | Sequence[float] | ScalarMix
 Pooling = Literal["mean", "max"]
 Array = NDArray[Any]
 DType = Literal["float32", "float16"] | np.dtype[Any] | type[np.floating[Any]]
@@ -34,7 +35,7 @@ DType = Literal["float32", "float16"] | np.dtype[Any] | type[np.floating[Any]]
 BATCH_TOKENS = 4096
 # Sentences are sorted by length within a window of so many batches: long enough that little is padded,
 # short enough that memory stays small whatever the size of the corpus.
-BATCHES_A_WINDOW = 8
+BATCHES_PER_WINDOW = 8
 
 
 class Elmo:
@@ -95,8 +96,7 @@ class Elmo:
     def from_recipe(cls, recipe: str | Path, *, seed: int = 0, **options: Any) -> Elmo:
         """A freshly initialized model: the shapes of the recipe, random weights."""
         settings = load_model_recipe(recipe)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             bilm = BiLM(settings.model)
         return cls(Checkpoint(bilm, settings.mapper, settings.tokenizer), **options)
 
@@ -126,11 +126,11 @@ class Elmo:
 
     @property
     def layers(self) -> int:
-        """The token layer and the LSTM layers."""
+        """How many there are: the token layer and the LSTM layers."""
         return self.bilm.config.layers
 
-    def save(self, folder: str | Path, *, precision: Precision = "float32", overwrite: bool = False) -> None:
-        self.checkpoint.save(folder, precision=precision, overwrite=overwrite)
+    def save(self, folder: str | Path, *, weights: StoredWeights = "float32", overwrite: bool = False) -> None:
+        self.checkpoint.save(folder, weights=weights, overwrite=overwrite)
 
     def layer(self, places: int = 1, **options: Any) -> ElmoLayer:
         """The ELMo layer over this biLM, for a model of your own; takes `ids`."""
@@ -153,14 +153,14 @@ class Elmo:
         self,
         sentences: Iterable[Sentence],
         *,
-        layers: Layers = "all",
+        layers: WhichLayers = "all",
         pooling: Pooling | None = None,
         dtype: DType = "float32",
         boundaries: bool = False,
     ) -> list[Array]:
-        """One array a sentence: [layers, T, D] for "all", else [T, D]; without T where pooled.
+        """One array per sentence: [layers, T, D] for "all", else [T, D]; without T where pooled.
 
-        layers      "all"; a number, the token layer being 0; "mean"; weights, one a layer, used as given; or
+        layers      "all"; a number, the token layer being 0; "mean"; weights, one per layer, used as given; or
                     a ScalarMix, whose softmax and gamma are used.
         pooling     one vector for the sentence: "mean" or "max" over its tokens; zeros where it has none.
         boundaries  keep the vectors of <S> and </S>, first and last.
@@ -171,7 +171,7 @@ class Elmo:
         self,
         sentences: Iterable[Sentence],
         *,
-        layers: Layers = "all",
+        layers: WhichLayers = "all",
         pooling: Pooling | None = None,
         dtype: DType = "float32",
         boundaries: bool = False,
@@ -186,7 +186,7 @@ class Elmo:
     def _stream(
         self,
         sentences: Iterable[Sentence],
-        layers: Layers,
+        which_layers: WhichLayers,
         pooling: Pooling | None,
         dtype: np.dtype[Any],
         boundaries: bool,
@@ -194,7 +194,7 @@ class Elmo:
         for window in windows((self.tokens(sentence) for sentence in sentences), self.window_tokens):
             arrays: dict[int, Array] = {}
             for batch in self._batches(window):
-                vectors = self._run([window[i] for i in batch], layers, pooling, boundaries)
+                vectors = self._run([window[i] for i in batch], which_layers, pooling, boundaries)
                 for i, vector in zip(batch, vectors):
                     arrays[i] = vector.numpy().astype(dtype)  # a copy: the batch itself need not stay
             for i in range(len(window)):
@@ -203,11 +203,11 @@ class Elmo:
     @property
     def window_tokens(self) -> int:
         """Sentences of about so many tokens are held, sorted and embedded together."""
-        return self.batch_tokens * BATCHES_A_WINDOW
+        return self.batch_tokens * BATCHES_PER_WINDOW
 
-    def check(self, layers: Layers, pooling: str | None, dtype: DType) -> None:
+    def check(self, which_layers: WhichLayers, pooling: str | None, dtype: DType) -> None:
         """Refuse at once what would fail after the first batch."""
-        _combine(torch.zeros(self.layers, 1, 1, self.width), layers)
+        _combine(torch.zeros(self.layers, 1, 1, self.width), which_layers)
         if pooling not in (None, "mean", "max"):
             raise UserError(f'pooling: expected None, "mean" or "max", found {pooling!r}')
         try:
@@ -227,14 +227,14 @@ class Elmo:
 
     @torch.inference_mode()
     def _run(
-        self, sentences: list[list[str]], layers: Layers, pooling: Pooling | None, boundaries: bool
+        self, sentences: list[list[str]], which_layers: WhichLayers, pooling: Pooling | None, boundaries: bool
     ) -> list[Tensor]:
         before = self.state.before(len(sentences))
         ends = boundaries or self.state_name == "carry"
         # What was kept of words and weights is used while it is seen to that no weight has changed.
         output = optimistic(lambda: self.bilm.contextualize(*self.token_layer(sentences), before, ends=ends))
         self.state.after(output.state)
-        mixed = _combine(output.layers, layers).cpu()  # [layers, B, T, D] or [B, T, D]
+        mixed = _combine(output.layers, which_layers).cpu()  # [layers, B, T, D] or [B, T, D]
         vectors = []
         for row, sentence in enumerate(sentences):
             inside = slice(0, len(sentence) + 2) if boundaries else slice(1, len(sentence) + 1)
@@ -268,24 +268,26 @@ def _moved(bilm: BiLM, device: str | torch.device) -> BiLM:
         raise UserError(f"device {str(device)!r} cannot be used here: {str(error).splitlines()[0]}") from None
 
 
-def _combine(layers: Tensor, choice: Layers) -> Tensor:  # [L, B, T, D] -> the same, or [B, T, D]
-    count = len(layers)
-    if isinstance(choice, ScalarMix):
-        if choice.layer_norm == "batch":
+def _combine(layers: Tensor, which_layers: WhichLayers) -> Tensor:  # [L, B, T, D] -> the same, or [B, T, D]
+    if isinstance(which_layers, ScalarMix):
+        if which_layers.layer_norm == "batch":
             raise UserError('a ScalarMix with layer_norm="batch" makes vectors depend on the batch: use "token"')
-        mixed: Tensor = choice.to(layers.device)(layers)
+        mixed: Tensor = which_layers.to(layers.device)(layers)
         return mixed
-    if isinstance(choice, str):
-        if choice not in ("all", "mean"):
-            raise UserError(f'layers: expected "all", "mean", a number or weights, found {choice!r}')
-        return layers if choice == "all" else layers.mean(dim=0)
-    if isinstance(choice, (int, np.integer)) and not isinstance(choice, bool):
-        if not -count <= choice < count:
-            raise UserError(f"layers: this model has layers 0 to {count - 1}, found {choice}")
-        return layers[int(choice)]
-    weights = np.asarray(choice, dtype=np.float32)
-    if weights.shape != (count,) or not np.isfinite(weights).all():
-        raise UserError(f"layers: expected {count} finite weights, one a layer, found {choice!r}")
+    if isinstance(which_layers, str):
+        if which_layers not in ("all", "mean"):
+            raise UserError(f'layers: expected "all", "mean", a number or weights, found {which_layers!r}')
+        return layers if which_layers == "all" else layers.mean(dim=0)
+    if isinstance(which_layers, (int, np.integer)) and not isinstance(which_layers, bool):
+        if not -len(layers) <= which_layers < len(layers):
+            raise UserError(f"layers: this model has layers 0 to {len(layers) - 1}, found {which_layers}")
+        return layers[int(which_layers)]
+    try:
+        weights = np.asarray(which_layers, dtype=np.float32)
+    except (TypeError, ValueError):
+        weights = np.empty(0, dtype=np.float32)
+    if weights.shape != (len(layers),) or not np.isfinite(weights).all():
+        raise UserError(f"layers: expected {len(layers)} finite weights, one per layer, found {which_layers!r}")
     return torch.einsum("l,lbtd->btd", torch.from_numpy(weights).to(layers.device), layers)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from elmokit import __version__
 from elmokit.atomic import replacing
 from elmokit.config import dump
-from elmokit.embed.embedder import Elmo, Layers, Pooling
+from elmokit.embed.embedder import Elmo, Pooling, WhichLayers
 from elmokit.embed.outputs import WRITERS, check_output, check_space
 from elmokit.embed.scratch import Record, Scratch
 from elmokit.errors import UserError
@@ -45,7 +45,7 @@ class Summary(NamedTuple):
 @dataclass(frozen=True)
 class EmbedJob:
     """
-    source        a text file, plain or compressed, or "-" for standard input: one sentence a line.
+    source        a text file, plain or compressed, or "-" for standard input: one sentence per line.
     output        .h5, .npz, .safetensors or .parquet.
     split         lines are paragraphs: split them into sentences first.
     on_bad_line   a line that is not UTF-8: refuse, skip or replace.
@@ -54,7 +54,7 @@ class EmbedJob:
     elmo: Elmo
     source: str | Path
     output: Path
-    layers: Layers = "all"
+    layers: WhichLayers = "all"
     pooling: Pooling | None = None
     dtype: Literal["float32", "float16"] = "float32"
     split: bool = False
@@ -62,6 +62,7 @@ class EmbedJob:
 
     @property
     def scratch_folder(self) -> Path:
+        """What was done so far; there until the output is."""
         return self.output.with_name(self.output.name + ".partial")
 
     def run(
@@ -69,19 +70,19 @@ class EmbedJob:
         *,
         overwrite: bool = False,
         restart: bool = False,
-        report: Callable[[Progress], None] = lambda progress: None,
+        on_progress: Callable[[Progress], None] = lambda progress: None,
     ) -> Summary:
+        """Resumes what an interrupted run of the same job left in `scratch_folder`, unless `restart`."""
         self.check(overwrite)
         if restart and self.scratch_folder.is_dir():
             shutil.rmtree(self.scratch_folder)
-        shape = (self.elmo.width,) if self.layers != "all" else (self.elmo.layers, self.elmo.width)
         pooled = self.pooling is not None
         with (
             LineReader(self.source, self.on_bad_line) as lines,
-            Scratch(self.scratch_folder, self._settings(), shape, self.dtype, pooled) as scratch,
+            Scratch(self.scratch_folder, self._settings(), self._shape, self.dtype, pooled) as scratch,
         ):
             resumed_at = scratch.sentences
-            tokens = self._embed(lines, scratch, report)
+            tokens = self._embed(lines, scratch, on_progress)
             check_space(scratch, self.output)
             with replacing(self.output) as temporary:
                 total = max(1, scratch.sentences)
@@ -89,12 +90,12 @@ class EmbedJob:
                     scratch,
                     temporary,
                     self._metadata(),
-                    lambda done: report(Progress("writing", done, tokens, done / total)),
+                    lambda done: on_progress(Progress("writing", done, tokens, done / total)),
                 )
             scratch.remove()
             return Summary(scratch.sentences, tokens, resumed_at, lines.skipped)
 
-    def _embed(self, lines: LineReader, scratch: Scratch, report: Callable[[Progress], None]) -> int:
+    def _embed(self, lines: LineReader, scratch: Scratch, on_progress: Callable[[Progress], None]) -> int:
         """Read, embed and append what is not there yet. Only whole windows are committed, and windows begin
         where they would have begun anyway: so an interruption changes no batch and no bit."""
         digest = hashlib.sha256()
@@ -107,7 +108,7 @@ class EmbedJob:
             _absorb(digest, record)
             tokens += len(record.tokens)
             if done % 1000 == 0:
-                report(Progress("skipping", done, tokens, lines.fraction()))
+                on_progress(Progress("skipping", done, tokens, lines.fraction()))
         if scratch.sentences and digest.hexdigest() != scratch.resumed.input_digest:
             raise UserError(f"{self.source} is not the text that {scratch.folder} was begun with: use --restart")
         carry = self.elmo.state if isinstance(self.elmo.state, CarryState) else None
@@ -121,7 +122,7 @@ class EmbedJob:
                     _absorb(digest, record)
                     tokens += len(record.tokens)
                 scratch.mark(digest.hexdigest(), carry.state if carry else None)
-                report(Progress("embedding", scratch.sentences, tokens, lines.fraction()))
+                on_progress(Progress("embedding", scratch.sentences, tokens, lines.fraction()))
                 if time.monotonic() - committed > SECONDS_BETWEEN_COMMITS:
                     scratch.commit()
                     committed = time.monotonic()
@@ -174,11 +175,17 @@ class EmbedJob:
             settings["warm"] = hashlib.sha256(elmo.state.state.hidden.cpu().numpy().tobytes()).hexdigest()
         return settings
 
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        """Of one vector."""
+        every_layer = isinstance(self.layers, str) and self.layers == "all"
+        return (self.elmo.layers, self.elmo.width) if every_layer else (self.elmo.width,)
+
     def _layers_name(self) -> str:
         if isinstance(self.layers, ScalarMix):
             shares = (self.layers.gamma * self.layers.shares()).tolist()
             return "mix " + ",".join(repr(share) for share in shares)
-        if isinstance(self.layers, (str, int)):
+        if isinstance(self.layers, (str, int, np.integer)):
             return str(self.layers)
         return ",".join(repr(float(weight)) for weight in self.layers)
 
@@ -188,10 +195,28 @@ class EmbedJob:
             "model": self.elmo.checkpoint.digest,
             "layers": self._layers_name(),
             "pooling": self.pooling or "none",
-            "shape": "x".join(
-                str(n) for n in ((self.elmo.layers,) if self.layers == "all" else ()) + (self.elmo.width,)
-            ),
+            "shape": "x".join(str(n) for n in self._shape),
         }
+
+
+def embed_file(
+    model: Elmo | str | Path,
+    source: str | Path,
+    output: str | Path,
+    *,
+    layers: WhichLayers = "all",
+    pooling: Pooling | None = None,
+    dtype: Literal["float32", "float16"] = "float32",
+    split: bool = False,
+    on_bad_line: BadLine = "refuse",
+    overwrite: bool = False,
+    restart: bool = False,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> Summary:
+    """`elmo embed` as one call: interrupted and called again, it resumes. Options as of EmbedJob and its run."""
+    elmo = model if isinstance(model, Elmo) else Elmo.from_pretrained(model)
+    job = EmbedJob(elmo, source, Path(output), layers, pooling, dtype, split, on_bad_line)
+    return job.run(overwrite=overwrite, restart=restart, on_progress=on_progress)
 
 
 def _absorb(digest: hashlib._Hash, record: Record) -> None:

@@ -1,7 +1,7 @@
 """A finished job's records -> one file: .h5, .npz, .safetensors or .parquet. Same records, same bytes.
 
-.h5 has one dataset a sentence, named 0, 1, 2 ..., as AllenNLP's files; .npz and .safetensors hold all vectors
-in one array with offsets; .parquet has one row a sentence. `elmokit.embed.vectors` reads them all.
+.h5 has one dataset per sentence, named 0, 1, 2 ..., as AllenNLP's files; .npz and .safetensors hold all vectors
+in one array with offsets; .parquet has one row per sentence. `elmokit.embed.vectors` reads them all.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from elmokit.embed.scratch import Record, Scratch
 from elmokit.errors import UserError
 from elmokit.hdf5 import new_hdf5
 
-Progress = Callable[[int], None]  # how many sentences are written
+OnProgress = Callable[[int], None]  # told how many sentences are written
 ROWS_AT_ONCE = 256
 
 
-def write_h5(scratch: Scratch, path: Path, metadata: dict[str, str], progress: Progress) -> None:
+def write_h5(scratch: Scratch, path: Path, metadata: dict[str, str], on_progress: OnProgress) -> None:
     with new_hdf5(path) as (file, check):
         file.attrs.update(metadata)
         text = h5py.string_dtype()
@@ -51,10 +51,10 @@ def write_h5(scratch: Scratch, path: Path, metadata: dict[str, str], progress: P
             columns["tokens"][here] = [json.dumps(record.tokens, ensure_ascii=False) for record in rows]
             done += len(rows)
             check()
-            progress(done)
+            on_progress(done)
 
 
-def write_npz(scratch: Scratch, path: Path, metadata: dict[str, str], progress: Progress) -> None:
+def write_npz(scratch: Scratch, path: Path, metadata: dict[str, str], on_progress: OnProgress) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
 
         def member(name: str) -> IO[bytes]:
@@ -69,10 +69,10 @@ def write_npz(scratch: Scratch, path: Path, metadata: dict[str, str], progress: 
                 header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
                 np.lib.format.write_array_header_2_0(file, header)
                 shutil.copyfileobj(raw, file, 1 << 20)
-    progress(scratch.sentences)
+    on_progress(scratch.sentences)
 
 
-def write_safetensors(scratch: Scratch, path: Path, metadata: dict[str, str], progress: Progress) -> None:
+def write_safetensors(scratch: Scratch, path: Path, metadata: dict[str, str], on_progress: OnProgress) -> None:
     """By hand (a length, a JSON header, raw bytes): the library would hold everything in memory."""
     names = {"int64": "I64", "float32": "F32", "float16": "F16", "uint8": "U8"}
     offsets = _offsets(scratch)
@@ -94,10 +94,10 @@ def write_safetensors(scratch: Scratch, path: Path, metadata: dict[str, str], pr
         for source, _, _ in big.values():
             with source.open("rb") as raw:
                 shutil.copyfileobj(raw, file, 1 << 20)
-    progress(scratch.sentences)
+    on_progress(scratch.sentences)
 
 
-def write_parquet(scratch: Scratch, path: Path, metadata: dict[str, str], progress: Progress) -> None:
+def write_parquet(scratch: Scratch, path: Path, metadata: dict[str, str], on_progress: OnProgress) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -128,7 +128,7 @@ def write_parquet(scratch: Scratch, path: Path, metadata: dict[str, str], progre
             ]
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))
             done += len(rows)
-            progress(done)
+            on_progress(done)
 
 
 WRITERS = {".h5": write_h5, ".hdf5": write_h5, ".npz": write_npz, ".safetensors": write_safetensors}

@@ -1,7 +1,7 @@
-"""What a job has done so far, on disk: a folder beside the output that a killed job goes on from.
+"""What a job has done so far, on disk: a folder beside the output that a killed job resumes from.
 
 Vectors and sentences are only ever appended. journal.json, replaced atomically, says how much of them
-counts; whatever lies behind that when a job is taken up again was half written, and is cut off.
+counts; whatever lies behind that when a job is resumed was half written, and is cut off.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Scratch:
             raise UserError(f"cannot write to {folder}: {error.strerror}") from None
         try:
             if (folder / JOURNAL).is_file():
-                self._take_up()
+                self._resume()
             else:
                 for name in (VECTORS, SENTENCES):
                     (folder / name).write_bytes(b"")
@@ -91,7 +91,7 @@ class Scratch:
         self.sentences += 1
 
     def mark(self, input_digest: str, state: BiLMState | None = None) -> None:
-        """A place where the work may be taken up again: `commit` saves up to here, never further."""
+        """A place where the work may be resumed: `commit` saves up to here, never further."""
         sizes = {VECTORS: self._vectors.tell(), SENTENCES: self._sentences.tell()}
         self._mark = Mark(self.sentences, sizes, input_digest, state)
 
@@ -147,7 +147,7 @@ class Scratch:
     def sentences_path(self) -> Path:
         return self.folder / SENTENCES
 
-    def _take_up(self) -> None:
+    def _resume(self) -> None:
         try:
             journal = json.loads((self.folder / JOURNAL).read_bytes())
             settings, sizes = journal["settings"], journal["bytes"]
@@ -159,7 +159,7 @@ class Scratch:
         if changed:
             was = ", ".join(f"{key} {settings.get(key)!r}, now {self.settings[key]!r}" for key in changed)
             raise UserError(
-                f"{self.folder} was begun with other settings ({was}): use the same ones to go on, "
+                f"{self.folder} was begun with other settings ({was}): use the same ones to resume, "
                 f"or --restart to begin again"
             )
         for name, size in sizes.items():

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 
 from elmokit.errors import UserError
 
@@ -24,6 +26,7 @@ class Embedded(NamedTuple):
 class VectorFile(ABC):
     """`len(file)`, `file[i]`, `for sentence in file`. .h5 and .parquet are read piece by piece, others whole."""
 
+    path: Path
     metadata: dict[str, str]
 
     @abstractmethod
@@ -45,6 +48,16 @@ class VectorFile(ABC):
         """Of one vector: (D,) or (layers, D)."""
         return tuple(int(n) for n in self.metadata["shape"].split("x"))
 
+    def describe(self) -> dict[str, str | int]:
+        """What `elmo info` shows of it."""
+        return {
+            "file": str(self.path),
+            "bytes": self.path.stat().st_size,
+            "sentences": len(self),
+            "shape of a vector": " x ".join(str(n) for n in self.shape),
+            **{key: self.metadata[key] for key in ("layers", "pooling", "model", "elmokit")},
+        }
+
     @property
     def pooled(self) -> bool:
         return self.metadata["pooling"] != "none"
@@ -61,6 +74,7 @@ class _H5File(VectorFile):
     def __init__(self, path: Path) -> None:
         import h5py
 
+        self.path = path
         self._file = h5py.File(path, "r")
         self.metadata = {key: str(value) for key, value in self._file.attrs.items()}
 
@@ -75,8 +89,8 @@ class _H5File(VectorFile):
 class _FlatFile(VectorFile):
     """.npz and .safetensors: all vectors in one array, with offsets."""
 
-    def __init__(self, arrays: dict[str, NDArray[Any]], metadata: dict[str, str]) -> None:
-        self.metadata = metadata
+    def __init__(self, path: Path, arrays: dict[str, NDArray[Any]], metadata: dict[str, str]) -> None:
+        self.path, self.metadata = path, metadata
         self._vectors, self._offsets = arrays["vectors"], arrays["offsets"]
         self._sentences = arrays["sentences"]
         ends = np.flatnonzero(self._sentences == ord("\n")) + 1
@@ -93,10 +107,13 @@ class _FlatFile(VectorFile):
 
 class _ParquetFile(VectorFile):
     def __init__(self, path: Path) -> None:
-        import pyarrow.parquet as pq
-
+        try:
+            import pyarrow.parquet as pq
+        except ImportError:
+            raise UserError("parquet files need the extra: pip install 'elmokit[parquet]'") from None
+        self.path = path
         self._file = pq.ParquetFile(path)
-        metadata = self._file.schema_arrow.metadata
+        metadata = self._file.schema_arrow.metadata or {}
         self.metadata = {key.decode(): value.decode() for key, value in metadata.items() if key != b"ARROW:schema"}
         counts = [self._file.metadata.row_group(g).num_rows for g in range(self._file.num_row_groups)]
         self._firsts = np.cumsum([0, *counts])
@@ -117,21 +134,46 @@ class _ParquetFile(VectorFile):
         return Embedded(line, text, tokens, self._arrange(vectors.to_numpy()))
 
 
+def _open_npz(path: Path) -> VectorFile:
+    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as archive:  # NumPy leaves a broken one open
+        arrays = {name: archive[name] for name in archive.files}
+    return _FlatFile(path, arrays, json.loads(arrays["metadata"].tobytes()))
+
+
+def _open_safetensors(path: Path) -> VectorFile:
+    from safetensors import safe_open
+
+    with safe_open(path, "np") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return _FlatFile(path, arrays, file.metadata() or {})
+
+
+READERS: dict[str, Callable[[Path], VectorFile]] = {
+    ".h5": _H5File,
+    ".hdf5": _H5File,
+    ".npz": _open_npz,
+    ".safetensors": _open_safetensors,
+    ".parquet": _ParquetFile,
+}
+BROKEN = (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, SafetensorError)  # by library
+METADATA = ("shape", "layers", "pooling", "model", "elmokit")
+
+
 def open_vectors(path: str | Path) -> VectorFile:
     path = Path(path)
     if not path.is_file():
         raise UserError(f"no file {path}")
-    if path.suffix in (".h5", ".hdf5"):
-        return _H5File(path)
-    if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        return _FlatFile(arrays, json.loads(arrays["metadata"].tobytes()))
-    if path.suffix == ".safetensors":
-        from safetensors import safe_open
-
-        with safe_open(path, "np") as file:
-            return _FlatFile({name: file.get_tensor(name) for name in file.keys()}, file.metadata())  # noqa: SIM118
-    if path.suffix == ".parquet":
-        return _ParquetFile(path)
-    raise UserError(f"{path}: expected .h5, .npz, .safetensors or .parquet, found {path.suffix!r}")
+    if path.suffix not in READERS:
+        raise UserError(f"{path}: expected .h5, .npz, .safetensors or .parquet, found {path.suffix!r}")
+    try:
+        file = READERS[path.suffix](path)
+    except UserError:
+        raise
+    except BROKEN as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the machine's, not the file's
+        raise UserError(f"{path}: not a whole file as elmo embed writes them ({error}): make it again") from None
+    absent = [key for key in METADATA if key not in file.metadata]
+    if absent:
+        raise UserError(f"{path}: not written by elmo embed: it does not state its {', '.join(absent)}")
+    return file

@@ -1,9 +1,9 @@
 """The published pair, options.json and weights.hdf5 (bilm-tf, AllenNLP), to ours and back.
 
-What differs, and why the way back is exact: the file's matrices are transposed; its gates stand in the order
-i, g, f, o (ours i, f, g, o) with input and recurrent rows in one matrix; the 1 that TensorFlow adds to the
-forget gate is not in the file, and not in our weights either; `char_embed` has 261 rows, without the row of
-zeros that a padded token gets.
+What differs, and why what is written back is exact: the file's matrices are transposed; its gates stand in the
+order i, g, f, o (ours i, f, g, o) with input and recurrent rows in one matrix; the 1 that TensorFlow adds to the
+forget gate is not in the file, and not in our weights either; `char_embed` has 261 rows, without the row of zeros
+that a padded token gets.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from elmokit.hdf5 import new_hdf5
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.lstm import LSTMConfig
+from elmokit.model.shapes import shapes_only
 from elmokit.text.characters import BYTE_CHARACTERS, MASK_SHIFT, ByteMapper
 from elmokit.text.tokens import TokenizerConfig
 
@@ -38,7 +39,7 @@ DIRECTIONS = ("forward_lstms", "backward_lstms")  # RNN_0, RNN_1
 def read_bilm(options: str | Path, weights: str | Path, *, published: bool = True) -> Checkpoint:
     """`published`: spell tokens exactly as the original software did (see ByteMapper), without NFC."""
     config, characters = read_options(Path(options))
-    with torch.device("meta"):
+    with shapes_only():
         bilm = BiLM(config)
     arrays = _read_arrays(Path(weights))
     expected = _to_theirs(bilm.state_dict(), config)

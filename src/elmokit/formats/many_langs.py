@@ -1,8 +1,9 @@
-"""A folder of ELMoForManyLangs (config.json, char.dic, word.dic, encoder.pkl, token_embedder.pkl) to ours.
+"""A folder of ELMoForManyLangs to ours.
 
-What differs: its highway gate keeps x where ours lets the new value through, so the gate's weights change
-their sign; its forget gate needs no 1 added at run time; its ids lack the 0 of a padded token, so every id
-moves up by one and every embedding gets a row of zeros in front. Its LSTM gates stand in our order.
+It has config.json, char.dic, word.dic, encoder.pkl and token_embedder.pkl. What differs: its highway gate keeps x
+where ours lets the new value through, so the gate's weights change their sign; its forget gate needs no 1 added at
+run time; its ids lack the 0 of a padded token, so every id moves up by one and every embedding gets a row of zeros
+in front. Its LSTM gates stand in our order.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.lstm import LSTMConfig
+from elmokit.model.shapes import shapes_only
 from elmokit.text.characters import MASK_SHIFT, LexiconMapper
 from elmokit.text.tokens import TokenizerConfig
 
@@ -95,9 +97,9 @@ def read_many_langs(folder: str | Path) -> Checkpoint:
     try:
         mapper = LexiconMapper(characters, words, embedder.max_characters_per_token)
         config = _translate_config(encoder, embedder, characters, words)
-    except ValueError as error:
+    except UserError as error:
         raise UserError(f"{folder}: {error}") from None
-    with torch.device("meta"):
+    with shapes_only():
         bilm = BiLM(config)
     tensors = {**_read_tensors(folder / ENCODER), **_read_tensors(folder / EMBEDDER)}
     expected = _to_theirs(bilm.state_dict(), config)
@@ -126,7 +128,7 @@ def _read_config(folder: Path) -> tuple[_Encoder, _TokenEmbedder]:
             build(_Encoder, table.get("encoder", {}), "encoder"),
             build(_TokenEmbedder, table.get("token_embedder", {}), "token_embedder"),
         )
-    except ValueError as error:
+    except UserError as error:
         raise UserError(f"{path}: {error}") from None
 
 

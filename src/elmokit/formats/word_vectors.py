@@ -1,8 +1,8 @@
-"""Word vectors of word2vec (.txt, .bin), GloVe and fastText (.vec), plain, .gz or .xz; and a biLM over them.
+"""Word vectors of word2vec, GloVe and fastText, and a biLM over them.
 
-The format shows in the content, not in the name: a first line of two whole numbers is a header, and what
-follows it is text or binary; without a header it is GloVe's text. Files are read row by row into one array
-that grows, so that a file of several gigabytes is in memory once.
+Files are .txt, .bin or .vec, plain, .gz or .xz. The format shows in the content, not in the name: a first line of
+two whole numbers is a header, and what follows it is text or binary; without a header it is GloVe's text. Files
+are read row by row into one array that grows, so that a file of several gigabytes is in memory once.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from elmokit.checkpoint import Checkpoint
 from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.recipe import ModelRecipe
+from elmokit.model.seeding import seeded
+from elmokit.model.shapes import shapes_only
 from elmokit.model.word_encoder import WordEncoderConfig
 from elmokit.text.vocabulary import BEGIN, END, SPECIALS, UNKNOWN, WordMapper
 
@@ -33,7 +35,7 @@ OTHER = {
     b"PK\x03\x04": "a zip archive: unpack it and give the file inside",
     b"\xba\x16\x4f\x2f": "a fastText model: give its .vec file instead",
 }
-HEADER = re.compile(rb"(\d+)[ \t]+(\d+)\s*")
+HEADER = re.compile(rb"(\d{1,18})[ \t]+(\d{1,18})\s*")
 NUMBER = re.compile(rb"\s[-+]?[\d.]+([eE][-+]?\d+)?(?!\S)")
 CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # in no text
 WIDEST = 1 << 16  # numbers of a vector: a header that promises more is damaged
@@ -86,13 +88,11 @@ def bilm_from_vectors(
         table = np.delete(table, twice, axis=0)
 
     lstm = recipe.model.lstm
-    # The LSTMs are made beside the least table there is: the same ones however many words there are. Only
-    # the generator of the CPU is seeded, and set back, so nothing else needs to be.
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
+    # The LSTMs are made beside the least table there is: the same ones however many words there are.
+    with seeded(seed):
         state = BiLM(BiLMConfig(WordEncoderConfig(embedding=width), lstm)).state_dict()
     state["encoder.word_embedding.weight"] = torch.from_numpy(table)
-    with torch.device("meta"):
+    with shapes_only():
         bilm = BiLM(BiLMConfig(WordEncoderConfig(words=len(table), embedding=width, trainable=trainable), lstm))
     bilm.load_state_dict(state, assign=True)
     return Checkpoint(bilm.eval(), WordMapper(words), recipe.tokenizer)
@@ -112,7 +112,7 @@ def _read(path: Path, limit: int | None, spare: int) -> tuple[list[str], NDArray
             return _collect(rows, layout, limit, spare)
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: not a whole compressed file ({error}): copy or download it again") from None
-    except ValueError as error:
+    except UserError as error:
         raise UserError(f"{path}: {error}") from None
 
 
@@ -138,7 +138,7 @@ def _detect(file: IO[bytes]) -> _Layout:
         if _parse(line, width):
             return _Layout(False, promised, width)
         if _is_text(numbers) and len(line.split()) == 2 and _parse(line, 1):
-            return _Layout(False, None, 1)  # one number a word, and the first word is a number itself
+            return _Layout(False, None, 1)  # one number per word, and the first word is a number itself
         if width > WIDEST:
             raise UserError(f"line 1: expected vectors of no more than {WIDEST} numbers, found {_shown(first)}")
         # Floats can have the bytes of letters, but hardly those of a number between spaces as well.

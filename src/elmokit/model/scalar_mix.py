@@ -1,4 +1,4 @@
-"""ELMo_k = gamma * sum_j s_j h_kj with s = softmax(w): one vector a token from all layers, learned with a task.
+"""ELMo_k = gamma * sum_j s_j h_kj with s = softmax(w): one vector per token from all layers, learned with a task.
 
 Shapes: L layers, B batch, T tokens, D width.
 """
@@ -18,8 +18,8 @@ LayerNorm = Literal["batch", "token"]
 
 class ScalarMix(nn.Module):
     """
-    layers        how many layers are given to `forward`.
-    select        which of them to mix (all by default); the others are left out altogether.
+    num_layers    number of layers that `forward` is given.
+    which_layers  those of them to mix (all by default); the others are left out altogether.
     weights       initial w, one for each mixed layer; zeros (the plain average) by default.
     layer_norm    "batch", as published: one mean and variance over all real tokens and dimensions of a batch
                   together, so a sentence's vectors depend on its batch; "token": each token's own.
@@ -29,9 +29,9 @@ class ScalarMix(nn.Module):
 
     def __init__(
         self,
-        layers: int,
+        num_layers: int,
         *,
-        select: Sequence[int] | None = None,
+        which_layers: Sequence[int] | None = None,
         weights: Sequence[float] | None = None,
         gamma: float = 1.0,
         layer_norm: LayerNorm | None = None,
@@ -39,26 +39,30 @@ class ScalarMix(nn.Module):
         trainable: bool = True,
     ) -> None:
         super().__init__()
-        self.layers = layers
-        self.select = list(range(layers)) if select is None else [range(layers)[i] for i in select]
-        if not self.select or len(set(self.select)) != len(self.select):
-            raise UserError(f"select: expected different layers of 0..{layers - 1}, found {select}")
-        if weights is not None and len(weights) != len(self.select):
-            raise UserError(f"expected {len(self.select)} weights, one a mixed layer, found {len(weights)}")
+        self.num_layers = num_layers
+        numbers = range(num_layers)
+        self.which_layers = list(numbers) if which_layers is None else [numbers[i] for i in which_layers]
+        if not self.which_layers or len(set(self.which_layers)) != len(self.which_layers):
+            raise UserError(
+                f"which_layers: expected different layers of 0..{num_layers - 1}, found {which_layers}"
+            )
+        mixed = len(self.which_layers)
+        if weights is not None and len(weights) != mixed:
+            raise UserError(f"expected {mixed} weights, one per mixed layer, found {len(weights)}")
         if layer_norm not in (None, "batch", "token"):
             raise UserError(f'layer_norm: expected None, "batch" or "token", found {layer_norm!r}')
         self.layer_norm = layer_norm
         self.regularizer = regularizer
-        initial = torch.zeros(len(self.select)) if weights is None else torch.tensor(weights, dtype=torch.float32)
+        initial = torch.zeros(mixed) if weights is None else torch.tensor(weights, dtype=torch.float32)
         self.weights = nn.Parameter(initial, requires_grad=trainable)
         self.gamma = nn.Parameter(torch.tensor(float(gamma)), requires_grad=trainable)
 
     def forward(self, layers: Tensor | Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
         """layers [L, B, T, D], also as a list; mask [B, T] (needed by layer_norm "batch") -> [B, T, D]"""
         layers = layers if isinstance(layers, Tensor) else torch.stack(list(layers))
-        if len(layers) != self.layers:
-            raise UserError(f"expected {self.layers} layers, found {len(layers)}")
-        chosen = layers if len(self.select) == self.layers else layers[self.select]
+        if len(layers) != self.num_layers:
+            raise UserError(f"expected {self.num_layers} layers, found {len(layers)}")
+        chosen = layers if self.which_layers == list(range(self.num_layers)) else layers[self.which_layers]
         if self.layer_norm == "token":
             chosen = nn.functional.layer_norm(chosen, chosen.shape[-1:], eps=1e-12)
         elif self.layer_norm == "batch":

@@ -11,6 +11,7 @@ from elmokit.checkpoint import Checkpoint
 from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM
 from elmokit.model.language_head import LanguageHead
+from elmokit.model.seeding import seeded
 from elmokit.pretrain.corpus import PreparedCorpus
 from elmokit.pretrain.recipe import Recipe
 from elmokit.pretrain.step import TrainConfig
@@ -19,8 +20,7 @@ from elmokit.text.vocabulary import UNKNOWN, Vocabulary
 
 def fresh_model(recipe: Recipe, corpus: PreparedCorpus) -> Checkpoint:
     """An untrained model of the recipe's shapes for the corpus's words."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.train.seed)
+    with seeded(recipe.train.seed):
         bilm = BiLM(recipe.model)
     return with_head(Checkpoint(bilm, recipe.mapper, recipe.tokenizer), corpus, recipe.train)
 
@@ -29,8 +29,7 @@ def with_head(model: Checkpoint, corpus: PreparedCorpus, config: TrainConfig) ->
     """The model with a fresh softmax over the corpus's words."""
     counts = word_counts(corpus)
     vocabulary = Vocabulary.from_counts(counts, size=config.vocabulary, min_count=config.min_count)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed + 1)
+    with seeded(config.seed + 1):
         head = LanguageHead(len(vocabulary), model.bilm.config.lstm.width, config.softmax_width)
     return dataclasses.replace(model, vocabulary=vocabulary, head=head)
 

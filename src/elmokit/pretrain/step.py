@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from elmokit.checkpoint import Checkpoint
+from elmokit.config import check_dropout
 from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM, BiLMState
 from elmokit.model.kernels.bfloat16 import Precision, possible, products_in
@@ -60,8 +61,7 @@ class TrainConfig:
                 raise UserError(f"{name}: expected 1 or more, found {getattr(self, name)}")
         if self.softmax_width < 0:
             raise UserError(f"softmax_width: expected 0 or more, found {self.softmax_width}")
-        if not 0 <= self.dropout < 1:
-            raise UserError(f"dropout: expected 0 or more and less than 1, found {self.dropout}")
+        check_dropout(dropout=self.dropout)
 
 
 class StepResult(NamedTuple):

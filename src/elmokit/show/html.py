@@ -6,11 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from xml.etree import ElementTree
 
-from elmokit.show.exhibit import INK, NO_MATPLOTLIB, PAPER, Exhibit, undrawn
+from elmokit.show.exhibit import Exhibit
+from elmokit.show.figures import HANGUL, INK, PAPER
 
-_KOREAN = re.compile("[\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3]+(?: [\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3]+)*")
+_KOREAN = re.compile(f"[{HANGUL}]+(?: [{HANGUL}]+)*")
 _XLINK = "{http://www.w3.org/1999/xlink}"
 _INKS = re.compile(rf"{INK}|#000000|\bblack\b", re.IGNORECASE)
 _PIXELS = "data:image/png;base64,"
@@ -19,57 +21,7 @@ _REFERENCE = re.compile(r"url\(#([^)]*)\)")
 SHORT = 12  # a table of so many rows is not broken between pages
 LONG = 40  # one of more scrolls on a screen
 WIDE = 8  # one of more columns is set smaller
-STYLE = """
-:root { color-scheme: light dark; --paper: #fff; --ink: #1c1e21; --quiet: #5a6169; --rule: #d5d9de;
-  --tint: #f3f5f7; --link: #005a9c; --warn: #8a4b00; }
-@media (prefers-color-scheme: dark) { :root { --paper: #16181b; --ink: #e6e8ea; --quiet: #a3abb3;
-  --rule: #3a4047; --tint: #20242a; --link: #7cc0ff; --warn: #f0b35c; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 60rem; padding: 1.5rem 1.25rem 4rem; background: var(--paper); color: var(--ink);
-  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Noto Sans KR", "Apple SD Gothic Neo",
-  "Malgun Gothic", sans-serif; overflow-wrap: break-word; }
-h1 { font-size: 1.8rem; line-height: 1.2; margin: 0 0 1rem; }
-h2 { font-size: 1.3rem; margin: 3rem 0 .5rem; padding-top: .6rem; border-top: 1px solid var(--rule); }
-h3 { font-size: 1.05rem; margin: 1.75rem 0 .5rem; }
-a { color: var(--link); }
-.quiet, .notes, dt { color: var(--quiet); }
-.quiet { font-weight: normal; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1rem; margin: 0 0 1.5rem; }
-dd { margin: 0; overflow-wrap: anywhere; }
-nav { background: var(--tint); border-radius: 6px; padding: .75rem 1rem; }
-nav ol { margin: .25rem 0 0; padding-left: 1.5rem; columns: 20rem; }
-pre { background: var(--tint); border-radius: 6px; padding: .6rem .8rem; margin: .75rem 0; white-space: pre-wrap;
-  overflow-wrap: anywhere; font: .85rem/1.45 ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
-.scroll { overflow-x: auto; }
-.long { max-height: 32rem; overflow-y: auto; }
-.long thead th { position: sticky; top: 0; background: var(--paper); }
-table { border-collapse: collapse; font-size: .92rem; margin: .5rem 0; }
-th, td { padding: .3rem .75rem; border-bottom: 1px solid var(--rule); text-align: left; vertical-align: top; }
-tbody th { font-weight: normal; min-width: 6.5rem; }
-thead th { border-bottom: 2px solid var(--quiet); vertical-align: bottom; }
-.number { text-align: right; font-variant-numeric: tabular-nums; }
-td.number { white-space: nowrap; }
-.wide table { font-size: .8rem; }
-.wide :is(th, td) { padding: .3rem .4rem; }
-figure { margin: 1rem 0; }
-figure svg { display: block; max-width: 100%; height: auto; color: var(--ink); }
-figure svg * { stroke-linejoin: round; stroke-linecap: butt; }
-figure svg text { fill: currentColor; }
-.notes { font-size: .9rem; margin: .5rem 0; padding-left: 1.2rem; }
-.missing { border-left: 4px solid var(--warn); background: var(--tint); padding: .6rem .9rem; margin: 1rem 0; }
-@media print {
-  :root { --paper: #fff; --ink: #000; --quiet: #444; --rule: #bbb; --tint: #f4f4f4; --link: #000; --warn: #666; }
-  @page { margin: 16mm; }
-  body { max-width: none; padding: 0; font-size: 10pt; }
-  h2, h3, thead, section > p { break-after: avoid; }
-  h2, h3, p, figure, tr, pre, .missing, nav, .short { break-inside: avoid; }
-  th, td { padding: .12rem .6rem; }
-  thead { display: table-header-group; }
-  .wide :is(th, td) { padding: .12rem .25rem; }
-  .scroll { overflow: visible; max-height: none; }
-  a { text-decoration: none; }
-}
-""".strip()
+STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8").strip()
 
 
 @dataclass(frozen=True)
@@ -179,13 +131,10 @@ def _exhibit(exhibit: Exhibit, place: str) -> str:
 
 def _figure(exhibit: Exhibit, place: str) -> str:
     """One that cannot be drawn leaves a note: the page has others, and every table."""
-    try:
-        svg = exhibit.svg(transparent=True)
-        if svg is None:
-            return _missing(NO_MATPLOTLIB)
-        return f"<figure>{inline_svg(svg, place, exhibit.title)}</figure>"
-    except Exception as error:
-        return _missing(undrawn(error))
+    svg = exhibit.svg(transparent=True)
+    if svg is None:
+        return _missing(" ".join(exhibit.left_out()))
+    return f"<figure>{inline_svg(svg, place, exhibit.title)}</figure>"
 
 
 def _missing(note: str) -> str:

@@ -1,4 +1,4 @@
-"""A model's id on the Hugging Face Hub -> its folder on this machine, by huggingface_hub (the extra `hub`).
+"""A model's id on the Hugging Face Hub -> its folder on this machine (the extra `hub`).
 
 Only the files that a model of ours or a published pair has are fetched: safetensors, HDF5, JSON and text, never
 a pickle. They stay in the hub's own cache (HF_HUB_CACHE), from where they are read when there is no network.
@@ -95,7 +95,7 @@ def fetch(id: str, revision: str | None = None) -> Path:
     except (errors.HTTPError, OSError, RuntimeError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # a full disk is no matter of the network
-        raise UserError(f"{id}: the download broke off ({_line(error)}): run it again to go on") from None
+        raise UserError(f"{id}: the download broke off ({_line(error)}): run it again to resume") from None
     if CONFIG in names and not is_checkpoint(folder):
         raise UserError(f"{id} holds no model that elmokit reads: its {CONFIG} was not written by elmokit")
     return folder
@@ -147,7 +147,7 @@ def _is_whole(folder: Path) -> bool:
     names = {path.name for path in folder.iterdir() if path.is_file()}
     try:
         model = _model_files("", names)
-    except ValueError:
+    except UserError:
         return False
     if CONFIG not in model:
         return True
@@ -155,7 +155,7 @@ def _is_whole(folder: Path) -> bool:
         return False
     try:
         return names.issuperset(read_config(folder).files)
-    except ValueError:
+    except UserError:
         return True  # whole, but not right: whoever loads it says why
 
 

@@ -111,7 +111,7 @@ def open_data(folder: str | Path, layout: str | None = None) -> StudyData:
     try:
         data = build(StudyData, table)
         read = {name: build(TaskData, entry, f"tasks.{name}") for name, entry in tasks.items()}
-    except ValueError as error:
+    except UserError as error:
         raise UserError(f"{path}: {error}") from None
     tags, senses = data.tags, data.senses
     return replace(

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from elmokit.atomic import write_file
 from elmokit.errors import UserError
 from elmokit.show.exhibit import Exhibit
 from elmokit.study.data import StudyData
+from elmokit.study.runs import Measured
 from elmokit.study.samples import epochs_exhibit, samples_exhibit
-from elmokit.study.sweep import BASELINE, ELMO, PLACEMENT, WEIGHTING, Measured, Variant, sample_variants
 from elmokit.study.tables import placement_exhibit, tasks_exhibit, weighting_exhibit, weights_exhibit
+from elmokit.study.variants import BASELINE, ELMO, PLACEMENT, WEIGHTING, Variant, sample_variants
 
 THREE = ("squad", "entailment", "srl")  # the paper's choice for Tables 2 and 3
 Shares = Sequence[float]
+SHARES = (0.001, 0.01, 0.1, 1.0)  # of the training examples, where none are chosen
+RECIPE = "laptop"
 
 
 @dataclass(frozen=True)
@@ -61,51 +62,18 @@ EXPERIMENTS = {
 }
 
 
-def read_shares(text: str) -> list[float]:
-    """ "0.01,0.1,1" -> numbers, each more than 0 and at most 1."""
-    try:
-        shares = sorted({float(share) for share in text.split(",")})
-    except ValueError:
-        raise UserError(f"shares: expected numbers such as 0.01,0.1,1, found {text!r}") from None
-    if not shares or not 0 < shares[0] <= shares[-1] <= 1:
-        raise UserError(f"shares: each is more than 0 and at most 1, found {text!r}")
-    return shares
-
-
-def places(page: Path, names: Sequence[str]) -> list[str]:
-    """Those of the exhibits that have their two marks in a Markdown page."""
-    text = page.read_text(encoding="utf-8")
-    found = []
-    for name in names:
-        begin, end = _marks(name)
-        _, begun, rest = text.partition(begin)
-        if begun and end not in rest:
-            raise UserError(f"{page}: after the line {begin.strip()} expected a line {end}, found none")
-        if begun:
-            found.append(name)
+def check_shares(shares: Shares) -> tuple[float, ...]:
+    """In their order, each once: more than 0 and at most 1."""
+    found = tuple(sorted(set(shares)))
+    if not found or not 0 < found[0] <= found[-1] <= 1:
+        raise UserError(f"shares: each is more than 0 and at most 1, found {list(shares)}")
     return found
 
 
-def check_page(page: Path, names: Sequence[str]) -> None:
-    if not places(page, names):
-        begin, end = _marks(names[0])
-        raise UserError(
-            f"{page} has no place for {' or '.join(names)}: expected a line {begin.strip()} and later a line {end}"
-        )
-
-
-def put_into_page(page: Path, exhibits: Sequence[Exhibit]) -> list[str]:
-    """Each exhibit between its marks, in place of what was there; the names of those that have none."""
-    wanted = places(page, [exhibit.name for exhibit in exhibits])
-    text = page.read_text(encoding="utf-8")
-    for exhibit in exhibits:
-        if exhibit.name in wanted:
-            begin, end = _marks(exhibit.name)
-            before, _, rest = text.partition(begin)
-            text = f"{before}{begin}{exhibit.markdown()}{end}{rest.partition(end)[2]}"
-    write_file(page, text.encode())
-    return [exhibit.name for exhibit in exhibits if exhibit.name not in wanted]
-
-
-def _marks(name: str) -> tuple[str, str]:
-    return f"<!-- {name} -->\n", f"<!-- end {name} -->"
+def read_shares(text: str) -> tuple[float, ...]:
+    """ "0.01,0.1,1" -> numbers"""
+    try:
+        shares = [float(share) for share in text.split(",")]
+    except ValueError:
+        raise UserError(f"shares: expected numbers such as 0.01,0.1,1, found {text!r}") from None
+    return check_shares(shares)

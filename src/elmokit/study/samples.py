@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from elmokit.show.exhibit import COLOURS, MARKERS, Cell, Exhibit, legend_below, panels, pattern_note, plain
+from elmokit.show.exhibit import Cell, Exhibit, pattern_note
+from elmokit.show.figures import COLOURS, MARKERS, legend_below, panels, plain
 from elmokit.study.data import StudyData
-from elmokit.study.sweep import BASELINE, ELMO, Measured, sample_variants
+from elmokit.study.runs import Measured
 from elmokit.study.tables import alike, deviation, grouped, mean, widest
+from elmokit.study.variants import BASELINE, ELMO, sample_variants
 
 KINDS = ("baseline", "+ ELMo")
 Point = tuple[float, float, float]  # how much of the data or how many epochs, the score, its deviation

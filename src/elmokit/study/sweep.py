@@ -1,7 +1,7 @@
 """Many runs of tasks, in parallel processes: what is done is not done again, what was begun is finished.
 
 OUT/TASK/VARIANT/seed-N is a run of `elmo task train`, with its log beside it. Sweeps share OUT: what one has done,
-another finds done. OUT/study.json says of which model and recipe, OUT/TASK/data.json of which data.
+another finds done.
 
 Sample sizes: where a variant has a share of the training data, it trains longer on less, (1 / share) ^ (1/3) times
 the epochs of the recipe, its rate decays as much more slowly, and it does not stop early: as many epochs as on the
@@ -15,85 +15,21 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from elmokit import __version__
 from elmokit.atomic import write_file
 from elmokit.config import parse_json
 from elmokit.errors import UserError
 from elmokit.study.data import StudyData, TaskData, missing
+from elmokit.study.runs import DATA, STUDY, Measured, Trial, claim, read_result
+from elmokit.study.variants import Variant
 from elmokit.tasks import task_class
-from elmokit.tasks.prepare import TaskPlan, settings_of
+from elmokit.tasks.prepare import settings_of
 from elmokit.tasks.task import TrainConfig
 
-STUDY, DATA, RESULTS = "study.json", "data.json", "results.json"
-
-
-@dataclass(frozen=True)
-class Variant:
-    name: str
-    elmo: bool = True
-    place: str = "input"
-    layers: str = "all"
-    penalty: float = 0.001
-    share: float = 1.0  # of the training examples
-
-    def options(self, model: str) -> list[str]:
-        if not self.elmo:
-            return []
-        return ["--elmo", model, "--place", self.place, "--layers", self.layers, "--lambda", str(self.penalty)]
-
-
-BASELINE = Variant("baseline", elmo=False)
-ELMO = Variant("elmo")
-WEIGHTING = (BASELINE, Variant("last", layers="last"), Variant("lambda-1", penalty=1.0), ELMO)  # Table 2
-PLACEMENT = (BASELINE, ELMO, Variant("both", place="both"), Variant("output", place="output"))  # Table 3
-
-
-def sample_variants(shares: Sequence[float]) -> tuple[Variant, ...]:
-    """Figure 1: the baseline and ELMo at every share."""
-    return tuple(
-        Variant(kind if share == 1 else f"{kind}-{share:g}", elmo=kind == "elmo", share=share)
-        for share in shares
-        for kind in ("baseline", "elmo")
-    )
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One run of a sweep."""
-
-    task: str
-    variant: Variant
-    seed: int
-    folder: Path
-
-    @property
-    def done(self) -> bool:
-        return (self.folder / RESULTS).is_file()
-
-    @property
-    def log(self) -> Path:
-        return self.folder.parent / f"{self.folder.name}.log"
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What a run came to."""
-
-    task: str
-    variant: str
-    seed: int
-    metric: str
-    score: float  # on dev, of the best epoch
-    seconds: float
-    examples: int  # trained on
-    by_epoch: tuple[float, ...]
-    mix: dict[str, Any]  # place -> layers, s, gamma
+SECONDS_BETWEEN_LOOKS = 0.25  # whether to stop
 
 
 class Sweep:
@@ -137,29 +73,42 @@ class Sweep:
         self.stopped = False
         self._processes: set[subprocess.Popen[bytes]] = set()
         study = {"model": digest, "recipe": recipe, "settings": list(self.settings)}
-        _claim({out / STUDY: study, **{out / task / DATA: data.facts(task) for task in tasks}})
+        claim({out / STUDY: study, **{out / task / DATA: data.facts(task) for task in tasks}})
 
     def run(
-        self, jobs: int, finished: Callable[[Trial, Measured | None], None] = lambda trial, result: None
+        self,
+        jobs: int,
+        on_trial: Callable[[Trial, Measured | None], None] = lambda trial, measured: None,
+        stop: Callable[[], bool] = lambda: False,
     ) -> list[Trial]:
-        """Run what is not done, `jobs` at a time; the trials that failed."""
+        """Run what is not done, `jobs` at a time; the trials that failed.
+
+        on_trial   told of every run that ends: what it came to, or None where it failed.
+        stop       asked again and again: where it says so, the runs at hand are ended and no others begun.
+        """
         waiting = iter([trial for trial in self.trials if not trial.done])
         failed: list[Trial] = []
         running: dict[Future[None], Trial] = {}
         with ThreadPoolExecutor(jobs) as pool:
-            while True:
-                while len(running) < jobs and not self.stopped and (trial := next(waiting, None)):
-                    running[pool.submit(self._train, trial)] = trial
-                if not running:
-                    return failed
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    trial = running.pop(future)
-                    future.result()
-                    if trial.done:
-                        finished(trial, read_result(trial))
-                    elif not self.stopped:
-                        failed.append(trial)
-                        finished(trial, None)
+            try:
+                while True:
+                    if stop() and not self.stopped:
+                        self.stop()
+                    while len(running) < jobs and not self.stopped and (trial := next(waiting, None)):
+                        running[pool.submit(self._train, trial)] = trial
+                    if not running:
+                        return failed
+                    for future in wait(running, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED).done:
+                        trial = running.pop(future)
+                        future.result()
+                        if trial.done:
+                            on_trial(trial, read_result(trial))
+                        elif not self.stopped:
+                            failed.append(trial)
+                            on_trial(trial, None)
+            except BaseException:  # Ctrl-C too: processes of their own do not see it
+                self.stop()
+                raise
 
     def stop(self) -> None:
         """End the runs at hand, which keep the epochs that they have done, and begin no others."""
@@ -215,10 +164,9 @@ class Sweep:
         """As `elmo task train` would find the recipe and the settings."""
         data = self.data.task(task)
         settings = (*data.settings, *self.settings)
-        plan = TaskPlan(task, Path(data.train), Path(data.dev), recipe=self.recipe, settings=settings)
         try:
-            return settings_of(task_class(task), plan)[1]
-        except ValueError as error:
+            return settings_of(task_class(task), self.recipe, settings)[1]
+        except UserError as error:
             raise UserError(f"{task}: {error}") from None
 
 
@@ -228,67 +176,3 @@ def _longer(train: TrainConfig, share: float) -> Iterator[str]:
     yield f"train.epochs={epochs}"
     yield f"train.patience={epochs}"
     yield f"train.decay={train.decay ** (1 / longer):.6g}"
-
-
-def _claim(claims: Mapping[Path, Mapping[str, Any]]) -> None:
-    """What a folder's runs are made of holds while it has any. Where one claim is refused, none is written."""
-    held = [path for path in claims if path.is_file() and any(path.parent.glob("**/seed-*/*"))]
-    for path in held:
-        check_facts(path, claims[path])
-    for path, facts in claims.items():
-        if path not in held:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(path, json.dumps({"elmokit": __version__, **facts}, indent=1).encode())
-
-
-def check_facts(path: Path, facts: Mapping[str, Any]) -> None:
-    """A folder holds the runs of one model, one recipe, one set of data: others would stand in the same table."""
-    table = parse_json(path.read_bytes(), path)
-    for name, value in facts.items():
-        if table.get(name) != value:
-            found = f"another {name} ({table.get(name)}, not {value})"
-            raise UserError(f"{path.parent} holds runs with {found}: choose another folder")
-
-
-def check_data(out: Path, task: str, data: StudyData) -> None:
-    """A folder of before does not say of which data it is, and is taken at its word."""
-    path = out / task / DATA
-    if path.is_file() and task in data.tasks:
-        check_facts(path, data.facts(task))
-
-
-def read_study(out: Path) -> dict[str, Any]:
-    """Of which model, recipe and settings a folder's runs are."""
-    path = out / STUDY
-    if not path.is_file():
-        raise UserError(f"{out} holds no study: it has no {STUDY}")
-    return parse_json(path.read_bytes(), path)
-
-
-def read_results(out: Path, tasks: Sequence[str], variants: Sequence[Variant], digest: str) -> list[Measured]:
-    """Of all seeds that are done in a folder of this model's runs."""
-    read_study(out)
-    check_facts(out / STUDY, {"model": digest})
-    found = []
-    for task in tasks:
-        for variant in variants:
-            for path in sorted((out / task / variant.name).glob(f"seed-*/{RESULTS}")):
-                seed = int(path.parent.name.removeprefix("seed-"))
-                found.append(read_result(Trial(task, variant, seed, path.parent)))
-    return found
-
-
-def read_result(trial: Trial) -> Measured:
-    path = trial.folder / RESULTS
-    table = parse_json(path.read_bytes(), path)
-    return Measured(
-        task=trial.task,
-        variant=trial.variant.name,
-        seed=trial.seed,
-        metric=table["metric"],
-        score=table["score"],
-        seconds=table["seconds"],
-        examples=table["examples"][0],
-        by_epoch=tuple(epoch["scores"][table["metric"]] for epoch in table["epochs"]),
-        mix=table["mix"],
-    )

@@ -7,19 +7,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elmokit.show.exhibit import (
-    COLOURS,
-    INK,
-    MARKERS,
-    Cell,
-    Exhibit,
-    legend_below,
-    panels,
-    pattern_note,
-    plain,
-)
+from elmokit.show.exhibit import Cell, Exhibit, pattern_note
+from elmokit.show.figures import COLOURS, INK, MARKERS, legend_below, panels, plain
 from elmokit.study.data import StudyData
-from elmokit.study.sweep import BASELINE, ELMO, Measured
+from elmokit.study.runs import Measured
+from elmokit.study.variants import BASELINE, ELMO
 
 Scores = dict[str, dict[str, list[Measured]]]  # task -> variant -> seeds
 WEIGHTINGS = {  # a variant's name, and what people see
@@ -198,22 +190,22 @@ def weights_exhibit(results: Sequence[Measured], name: str = "weights") -> Exhib
             for place, mix in result.mix.items():
                 where = place if result.variant != "both" else f"{place} (of both)"
                 shares[result.task, where].append((mix["s"], mix["gamma"]))
-    layers = max((len(s) for runs in shares.values() for s, _ in runs), default=0)
+    depth = max((len(s) for runs in shares.values() for s, _ in runs), default=0)
     rows: list[tuple[Cell, ...]] = []
     for (task, place), runs in sorted(shares.items()):
-        means = [statistics.mean(s[layer] for s, _ in runs) for layer in range(layers)]
+        means = [statistics.mean(s[layer] for s, _ in runs) for layer in range(depth)]
         rows.append((task, place, *means, statistics.mean(gamma for _, gamma in runs), len(runs)))
     return Exhibit(
         name=name,
         title="The layer weights that the tasks learned",
         paper="Figure 2",
-        columns=("task", "place", *(f"layer {layer}" for layer in range(layers)), "gamma", "runs"),
+        columns=("task", "place", *(f"layer {layer}" for layer in range(depth)), "gamma", "runs"),
         rows=tuple(rows),
         notes=(
             "The s_j sum to one; they begin even. The paper: at the input the first LSTM layer is favoured, at "
             "the output the weights stay nearly even.",
         ),
-        draw=(lambda figure: _draw_weights(figure, rows, layers)) if rows else None,
+        draw=(lambda figure: _draw_weights(figure, rows, depth)) if rows else None,
         digits=3,
     )
 
@@ -254,17 +246,17 @@ def _draw_variants(figure: Any, series: dict[str, dict[str, float]], labels: Seq
     legend_below(figure, [drawn[label] for label in labels if label in drawn])
 
 
-def _draw_weights(figure: Any, rows: Sequence[tuple[Cell, ...]], layers: int) -> None:
+def _draw_weights(figure: Any, rows: Sequence[tuple[Cell, ...]], depth: int) -> None:
     figure.set_size_inches(6.4, 1.2 + 0.32 * len(rows))
     axes = figure.subplots()
-    values = [[float(cell) for cell in row[2 : 2 + layers]] for row in rows]  # type: ignore[arg-type]
-    most = max(2 / layers, *map(max, values))  # even weights are in the middle of the colours
+    values = [[float(cell) for cell in row[2 : 2 + depth]] for row in rows]  # type: ignore[arg-type]
+    most = max(2 / depth, *map(max, values))  # even weights are in the middle of the colours
     image = axes.imshow(values, cmap="cividis", vmin=0, vmax=most, aspect="auto")
     for y, line in enumerate(values):
         for x, value in enumerate(line):
             ink = "#ffffff" if value < most / 2 else "#101010"  # of the cell, whatever the page's is
             axes.text(x, y, f"{value:.2f}", ha="center", va="center", color=ink)
-    axes.set_xticks(range(layers), [f"layer {layer}" for layer in range(layers)])
+    axes.set_xticks(range(depth), [f"layer {layer}" for layer in range(depth)])
     axes.set_yticks(range(len(rows)), [f"{row[0]}, {row[1]}" for row in rows])
     axes.set(xlabel="layer of the biLM", ylabel="task and place")
     figure.colorbar(image, ax=axes, label="weight s_j")

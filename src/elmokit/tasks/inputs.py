@@ -1,24 +1,26 @@
 """Tokens -> the vectors that a task's network reads: [word vector ; ELMo], with ELMo at its input, output or both.
 
-The frozen biLM has run already where its layers are cached; only the mixes are learned then.
+A frozen biLM has run already when a batch is made: only the mixes of its layers are part of the network then.
 
-Shapes: B sentences, T tokens, L layers, D width of a layer, E width of a word vector, W ids a token.
+Shapes: B sentences, T tokens, L layers, D width of a layer, E width of a word vector, W ids per token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from elmokit.config import build, check_dropout
 from elmokit.embed.embedder import Elmo
 from elmokit.errors import UserError
-from elmokit.model.bilm import add_boundaries
+from elmokit.model.elmo import LayerMixes
 from elmokit.model.scalar_mix import ScalarMix
 
+T = TypeVar("T")
 Place = Literal["input", "output", "both"]
 PADDING, UNKNOWN = 0, 1  # rows of the word table
 
@@ -30,7 +32,7 @@ class Padded(NamedTuple):
     words: Tensor  # [B, T], rows of the word table; 0 where padded
     mask: Tensor  # [B, T]
     layers: Tensor | None = None  # [L, B, T, D] of the frozen biLM
-    ids: Tensor | None = None  # [B, T, W], where the biLM runs here
+    ids: Tensor | None = None  # [B, T, W], where the biLM is trained
 
 
 class Vectors(NamedTuple):
@@ -44,7 +46,7 @@ class InputConfig:
     """The paper's experiments."""
 
     place: Place = "input"
-    layers: str = "all"  # all, last, mean, or a layer's number
+    which_layers: str = "all"  # all, last, mean, or a layer's number
     penalty: float = 0.001  # lambda
     elmo_dropout: float = 0.5
     train_bilm: bool = False
@@ -53,11 +55,17 @@ class InputConfig:
     word_dropout: float = 0.2
 
     def __post_init__(self) -> None:
-        if self.layers not in ("all", "last", "mean") and not self.layers.isdigit():
-            raise UserError(f"layers: expected all, last, mean or a layer's number, found {self.layers!r}")
-        for name in ("elmo_dropout", "word_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UserError(f"{name}: expected 0 or more and less than 1, found {getattr(self, name)}")
+        if self.which_layers not in ("all", "last", "mean") and not self.which_layers.isdigit():
+            raise UserError(
+                f"which_layers: expected all, last, mean or a layer's number, found {self.which_layers!r}"
+            )
+        check_dropout(elmo_dropout=self.elmo_dropout, word_dropout=self.word_dropout)
+
+    @classmethod
+    def read(cls, table: Mapping[str, Any]) -> InputConfig:
+        """From task.json or run.json; 0.1.0 wrote `layers` for which_layers."""
+        names = {"layers": "which_layers"}
+        return build(cls, {names.get(key, key): value for key, value in table.items()}, "inputs")
 
 
 class WordTable:
@@ -93,19 +101,14 @@ class TokenInputs(nn.Module):
                 self.word_embedding.weight[UNKNOWN] = table.vectors.mean(dim=0)
                 self.word_embedding.weight[UNKNOWN + 1 :] = table.vectors
             self.word_embedding.weight.requires_grad_(config.tune_vectors)
-        self.word_dropout, self.elmo_dropout = nn.Dropout(config.word_dropout), nn.Dropout(config.elmo_dropout)
+        self.word_dropout = nn.Dropout(config.word_dropout)
         self.places: tuple[str, ...] = ()
         self.elmo_width = 0
-        self.mixes = nn.ModuleDict()
-        self.elmo = [elmo]  # in a list: its weights are saved beside this module's, not among them
+        self.elmo: LayerMixes | None = None  # one mix for each place
         if elmo is not None:
             self.places = ("input", "output") if config.place == "both" else (config.place,)
             self.elmo_width = elmo.width
-            elmo.bilm.requires_grad_(config.train_bilm)
-            for place in self.places:
-                self.mixes[place] = make_mix(elmo.layers, config)
-            if config.train_bilm:
-                self.bilm = elmo.bilm  # one of this module's, so that it is trained, and saved
+            self.elmo = elmo_layer(elmo, len(self.places), config)
 
     @property
     def width(self) -> int:
@@ -119,56 +122,76 @@ class TokenInputs(nn.Module):
 
     def forward(self, sentence: Padded) -> Vectors:
         x = self.word_dropout(self.word_embedding(sentence.words))  # [B, T, E]
-        mixed: dict[str, Tensor] = {}
-        if self.places:
-            layers = self._layers(sentence)
-            for place in self.places:
-                mixed[place] = self.elmo_dropout(self.mixes[place](layers)) * sentence.mask.unsqueeze(-1)
+        mixed = dict(zip(self.places, self._mixes(sentence)))
         if "input" in mixed:
             x = torch.cat([x, mixed["input"]], dim=-1)
         return Vectors(x, mixed.get("output"), sentence.mask)
 
-    def _layers(self, sentence: Padded) -> Tensor:  # [L, B, T, D]
+    def _mixes(self, sentence: Padded) -> tuple[Tensor, ...]:  # [B, T, D] each
+        if self.elmo is None:
+            return ()
         if sentence.layers is not None:
-            return sentence.layers
-        elmo = self.elmo[0]
-        assert elmo is not None
-        assert sentence.ids is not None
-        begin, end = (torch.from_numpy(row) for row in (elmo.mapper.begin, elmo.mapper.end))
-        with torch.set_grad_enabled(self.config.train_bilm and torch.is_grad_enabled()):
-            layers: Tensor = elmo.bilm(add_boundaries(sentence.ids, begin, end)).layers
-        return layers[:, :, 1:-1] * sentence.mask.unsqueeze(-1)
+            return self.elmo.mix(sentence.layers, sentence.mask, boundaries=False).mixes
+        mixes: tuple[Tensor, ...] = self.elmo(sentence.ids).mixes
+        return mixes
 
     def penalty(self) -> Tensor:
         """lambda * ||w||^2 of all mixes."""
-        total = torch.zeros(())
-        for mix in self.mixes.values():
-            assert isinstance(mix, ScalarMix)
-            total = total + mix.penalty()
-        return total
+        return torch.zeros(()) if self.elmo is None else self.elmo.penalty()
 
     def shares(self) -> dict[str, dict[str, list[float] | float]]:
         """The learned s_j and gamma of every place, for a reader."""
-        found: dict[str, dict[str, list[float] | float]] = {}
-        for place, mix in self.mixes.items():
+        table: dict[str, dict[str, list[float] | float]] = {}
+        for place, mix in zip(self.places, self.elmo.mixes if self.elmo is not None else ()):
             assert isinstance(mix, ScalarMix)
-            found[place] = {
-                "layers": list(mix.select),
+            table[place] = {
+                "layers": list(mix.which_layers),
                 "s": mix.shares().detach().tolist(),
                 "gamma": float(mix.gamma.detach()),
             }
-        return found
+        return table
 
 
-def make_mix(layers: int, config: InputConfig) -> ScalarMix:
-    select = None
-    if config.layers == "last":
-        select = [layers - 1]
-    elif config.layers.isdigit():
-        if int(config.layers) >= layers:
-            raise UserError(f"layers: this model has layers 0 to {layers - 1}, found {config.layers}")
-        select = [int(config.layers)]
-    mix = ScalarMix(layers, select=select, regularizer=config.penalty)
-    if config.layers == "mean":
-        mix.weights.requires_grad_(False)  # gamma is still learned
-    return mix
+def elmo_layer(elmo: Elmo, places: int, config: InputConfig) -> LayerMixes:
+    """The ELMo layer with its biLM where that is trained; without it where its layers come with the batch."""
+    chosen = chosen_layers(elmo.layers, config.which_layers)
+    if config.train_bilm:
+        layer: LayerMixes = elmo.layer(
+            places,
+            which_layers=chosen,
+            regularizer=config.penalty,
+            dropout=config.elmo_dropout,
+            train_bilm=True,
+        )
+    else:
+        mixes = (ScalarMix(elmo.layers, which_layers=chosen, regularizer=config.penalty) for _ in range(places))
+        layer = LayerMixes(mixes, dropout=config.elmo_dropout)
+    if config.which_layers == "mean":
+        for mix in layer.mixes:
+            assert isinstance(mix, ScalarMix)
+            mix.weights.requires_grad_(False)  # gamma is still learned
+    return layer
+
+
+def chosen_layers(layers: int, which_layers: str) -> list[int] | None:
+    """Of so many layers those that are mixed; None is all."""
+    if which_layers == "last":
+        return [layers - 1]
+    if not which_layers.isdigit():
+        return None
+    if int(which_layers) >= layers:
+        raise UserError(f"which_layers: this model has layers 0 to {layers - 1}, found {which_layers}")
+    return [int(which_layers)]
+
+
+def present_tensor_names(tensors: Mapping[str, T], places: Sequence[str]) -> dict[str, T]:
+    """0.1.0 named the mixes by their places, and had a trained biLM beside them."""
+    names = {f"inputs.mixes.{place}.": f"inputs.elmo.mixes.{number}." for number, place in enumerate(places)}
+    names["inputs.bilm."] = "inputs.elmo.bilm."
+
+    def present(name: str) -> str:
+        for old, new in names.items():
+            name = name.replace(old, new)
+        return name
+
+    return {present(name): tensor for name, tensor in tensors.items()}

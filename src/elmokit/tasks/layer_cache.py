@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,8 @@ from torch import Tensor
 
 from elmokit.atomic import replacing
 from elmokit.embed.arrays import as_half
-from elmokit.embed.embedder import Elmo
+from elmokit.embed.embedder import Array, Elmo
+from elmokit.tasks.progress import OnProgress, Progress, silent
 
 FOLDER = "ELMOKIT_CACHE"  # the environment's name for where caches lie
 SEPARATOR = "\x1f"  # between tokens
@@ -48,12 +49,9 @@ class LayerCache:
         elmo: Elmo,
         sentences: Iterable[Sequence[str]],
         folder: Path | None = None,
-        report: Callable[[int, int], None] = lambda done, total: None,
+        on_progress: OnProgress = silent,
     ) -> LayerCache:
-        """The cache of these sentences: from disk, or made now; equal sentences are kept once.
-
-        report    is told how many sentences are done, of how many, while it is made.
-        """
+        """The cache of these sentences: from disk, or made now; equal sentences are kept once."""
         folder = folder or default_folder()
         places: dict[Key, tuple[int, int]] = {}
         count = 0
@@ -69,7 +67,7 @@ class LayerCache:
         shape = (count, elmo.layers, elmo.width)
         if not (path.is_file() and path.stat().st_size == 2 * int(np.prod(shape))):
             folder.mkdir(parents=True, exist_ok=True)
-            _write(path, elmo, list(places), shape, report)
+            _write(path, elmo, list(places), on_progress)
         if not count:  # nothing to map
             return cls(np.zeros(shape, dtype=np.float16), places, path)
         return cls(np.memmap(path, dtype=np.float16, mode="r", shape=shape), places, path)
@@ -83,20 +81,30 @@ class LayerCache:
 
     def padded(self, sentences: Sequence[Sequence[str]]) -> Tensor:
         """[L, B, T, D] float32, zero where a sentence has ended."""
-        longest = max((len(sentence) for sentence in sentences), default=0)
-        _, layers, width = self._layers.shape
-        batch = np.zeros((layers, len(sentences), longest, width), dtype=np.float32)
-        for row, sentence in enumerate(sentences):
-            start, end = self._places[tuple(sentence)]
-            batch[:, row, : end - start] = self._layers[start:end].swapaxes(0, 1)
-        return torch.from_numpy(batch)
+        slices = [slice(*self._places[tuple(sentence)]) for sentence in sentences]
+        return _padded([self._layers[rows] for rows in slices], *self._layers.shape[1:])
 
 
-def _write(
-    path: Path, elmo: Elmo, sentences: list[Key], shape: tuple[int, ...], report: Callable[[int, int], None]
-) -> None:
+def computed_layers(elmo: Elmo, sentences: Sequence[Sequence[str]]) -> Tensor:
+    """[L, B, T, D] of sentences that are in no cache: the same numbers as if they were."""
+    return _padded([_rounded(array) for array in elmo.stream(sentences)], elmo.layers, elmo.width)
+
+
+def _rounded(layers: Array) -> NDArray[np.float16]:  # [L, T, D] -> [T, L, D]
+    return as_half(layers).swapaxes(0, 1)
+
+
+def _padded(rows: Sequence[NDArray[np.float16]], layers: int, width: int) -> Tensor:
+    longest = max(map(len, rows), default=0)
+    batch = np.zeros((layers, len(rows), longest, width), dtype=np.float32)
+    for number, row in enumerate(rows):
+        batch[:, number, : len(row)] = row.swapaxes(0, 1)
+    return torch.from_numpy(batch)
+
+
+def _write(path: Path, elmo: Elmo, sentences: list[Key], on_progress: OnProgress) -> None:
+    total = len(sentences)
     with replacing(path) as temporary, temporary.open("wb") as file:
-        for done, array in enumerate(elmo.stream([list(key) for key in sentences], layers="all"), start=1):
-            kept = as_half(array).swapaxes(0, 1)  # [T, L, D]
-            file.write(np.ascontiguousarray(kept).tobytes())
-            report(done, len(sentences))
+        for done, array in enumerate(elmo.stream(sentences), start=1):
+            file.write(np.ascontiguousarray(_rounded(array)).tobytes())
+            on_progress(Progress("the biLM reads the sentences, once", done, total))

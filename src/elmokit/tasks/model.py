@@ -2,36 +2,52 @@
 
 task.json            the task, its sizes, labels and input settings
 model.safetensors    the network's weights, the mixes and the word vectors among them
-words.txt            the words that have a vector, one a line
+words.txt            the words that have a vector, one per line
 elmo/                the biLM, as a model folder of its own; not there for a baseline
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import os
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from elmokit import __version__
-from elmokit.atomic import replacing_folder
+from elmokit.atomic import replacing_folder, write_file
 from elmokit.checkpoint import check_tensors
 from elmokit.config import build, dump, parse_json
 from elmokit.embed.embedder import Elmo
 from elmokit.errors import UserError
+from elmokit.model.seeding import seeded
 from elmokit.tasks import task_class
-from elmokit.tasks.inputs import InputConfig, Padded, TokenInputs, WordTable
-from elmokit.tasks.layer_cache import LayerCache
+from elmokit.tasks.batches import batches
+from elmokit.tasks.inputs import InputConfig, Padded, TokenInputs, WordTable, present_tensor_names
+from elmokit.tasks.layer_cache import LayerCache, computed_layers
 from elmokit.tasks.task import Batch, Network, Task
+from elmokit.text.tokens import make_tokenizer
 
 TASK, WEIGHTS, WORDS, ELMO = "task.json", "model.safetensors", "words.txt", "elmo"
+BEST, RESULTS = "best", "results.json"  # in the folder of a run
 FORMAT, VERSION = "elmokit-task", 1
+BILM = "inputs.elmo.bilm."  # of a network whose biLM is trained: it is saved in ELMO, like a frozen one
 BATCH_EXAMPLES, BATCH_TOKENS = 64, 8192  # for prediction
+
+
+class Evaluation(NamedTuple):
+    """What `elmo task evaluate` shows."""
+
+    scores: dict[str, float]  # in per cent, as the official scorer counts them
+    ceilings: dict[str, float]  # more it cannot reach
+    by_label: list[dict[str, Any]]  # one row per label; empty where a task has none
+    unseen: str | None  # the first label that training has not seen, and where: such count as missed
 
 
 @dataclass
@@ -39,14 +55,18 @@ class TaskModel:
     task: Task[Any]
     network: Network
     elmo: Elmo | None
+    results: dict[str, Any] | None = None  # results.json of the run that it is the best of, where that is finished
 
     @classmethod
     def fresh(
         cls, task: Task[Any], table: WordTable, elmo: Elmo | None, config: InputConfig, seed: int = 0
     ) -> TaskModel:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             return cls(task, task.network(TokenInputs(table, elmo, config)), elmo)
+
+    @property
+    def trains_bilm(self) -> bool:
+        return self.elmo is not None and self.network.inputs.config.train_bilm
 
     def batch(self, examples: Sequence[Any], cache: LayerCache | None = None) -> Batch:
         groups = tuple(self._pad(group, cache) for group in self.task.groups(examples))
@@ -59,17 +79,21 @@ class TaskModel:
         for row, sentence in zip(words, sentences):
             row[: len(sentence)] = torch.tensor(table.rows(sentence), dtype=torch.int64)
         layers = ids = None
-        if self.network.inputs.places:
-            assert self.elmo is not None
-            if cache is not None and not self.network.inputs.config.train_bilm:
+        if self.elmo is not None:
+            if self.trains_bilm:
+                ids = self.elmo.ids(sentences)
+            elif cache is not None:
                 layers = cache.padded(sentences)
             else:
-                ids = self.elmo.ids(sentences)
+                layers = computed_layers(self.elmo, sentences)
         return Padded(sentences, words, words > 0, layers, ids)
 
     @torch.no_grad()
-    def predict(self, examples: Sequence[Any], cache: LayerCache | None = None) -> list[Any]:
-        """One prediction an example, in their order."""
+    def predict(
+        self, items: Sequence[Any], cache: LayerCache | None = None, *, tokenizer: str = "words"
+    ) -> list[Any]:
+        """One prediction per item, in their order, JSON-ready; what an item may be, `examples` says."""
+        examples = self.examples(items, tokenizer)
         self.network.eval()
         predictions: list[Any] = [None] * len(examples)
         for indices in batches(self.task, examples, BATCH_EXAMPLES, BATCH_TOKENS):
@@ -78,7 +102,56 @@ class TaskModel:
                 predictions[i] = prediction
         return predictions
 
-    def save(self, folder: Path, *, overwrite: bool = False) -> None:
+    def annotate(self, items: Sequence[Any], *, tokenizer: str = "words") -> list[dict[str, Any]]:
+        """The tokens and the prediction of each item, as `elmo task predict --json` prints them."""
+        examples = self.examples(items, tokenizer)
+        return [self.task.as_json(e, prediction) for e, prediction in zip(examples, self.predict(examples))]
+
+    def examples(self, items: Sequence[Any], tokenizer: str = "words") -> list[Any]:
+        """Examples of the task, from texts, from lists of tokens, or as they are.
+
+        A text is what a line of `elmo task predict` is: for srl with its predicate in [brackets], and so on. The
+        same holds for a list of tokens, which is taken as it is.
+        """
+        if isinstance(items, str):
+            raise UserError("expected a list of texts, found one string: put it in a list")
+        tokenize = make_tokenizer(tokenizer).tokens
+        examples = []
+        for number, item in enumerate(items, start=1):
+            where = f"item {number}"
+            if isinstance(item, str):
+                examples.append(self.task.example(item, tokenize, where))
+            elif hasattr(item, "where"):
+                examples.append(item)
+            else:
+                examples.append(self.task.example(_joined(item, where), str.split, where))
+        return examples
+
+    def evaluate(self, file: str | Path, *, predictions: str | Path | None = None) -> Evaluation:
+        """The scores on a file of labelled examples.
+
+        predictions    a file to write the predictions to, as the task's official scorer reads them.
+        """
+        task, examples = self.task, self.task.measured_examples(self.task.read(Path(file)))
+        try:
+            task.check(examples)
+            unseen = None
+        except UserError as error:
+            unseen = str(error)
+        predicted = self.predict(examples)
+        if predictions is not None:
+            # Half of a surrogate pair, which JSON may hold, stays the escape that JSON has for it.
+            text = task.predictions_text(predicted, examples)
+            write_file(Path(predictions), text.encode("utf-8", "backslashreplace"))
+        return Evaluation(
+            task.metrics(predicted, examples),
+            task.ceilings(self, examples),
+            task.by_label(predicted, examples),
+            unseen,
+        )
+
+    def save(self, folder: Path, *, overwrite: bool = False, written_elmo: Path | None = None) -> None:
+        """written_elmo    a folder that may hold this biLM already: its files are linked, not written."""
         inputs = self.network.inputs
         table = {
             "format": FORMAT,
@@ -91,16 +164,30 @@ class TaskModel:
             "word_width": inputs.word_embedding.embedding_dim,
             "vectors": inputs.table.vectors is not None,
         }
-        tensors = {name: tensor.detach().contiguous() for name, tensor in self.network.state_dict().items()}
+        tensors = {
+            name: tensor.detach().contiguous()
+            for name, tensor in self.network.state_dict().items()
+            if not name.startswith(BILM)
+        }
         with replacing_folder(folder, overwrite) as temporary:
             (temporary / TASK).write_text(json.dumps(table, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
             (temporary / WEIGHTS).write_bytes(save(tensors))
             (temporary / WORDS).write_bytes("".join(f"{word}\n" for word in inputs.table.words).encode())
             if self.elmo is not None:
-                self.elmo.save(temporary / ELMO)
+                if written_elmo is not None and written_elmo.is_dir():
+                    _link_files(written_elmo, temporary / ELMO)
+                else:
+                    self.elmo.save(temporary / ELMO)
 
     @classmethod
-    def load(cls, folder: Path) -> TaskModel:
+    def load(cls, folder: str | Path, *, elmo: Elmo | None = None) -> TaskModel:
+        """The folder of a run, or the best of it.
+
+        elmo    the biLM that it reads, if that is in memory already.
+        """
+        run = folder = Path(folder)
+        if not (folder / TASK).is_file() and (folder / BEST / TASK).is_file():
+            folder = folder / BEST
         path = folder / TASK
         if not path.is_file():
             raise UserError(
@@ -113,40 +200,43 @@ class TaskModel:
         kind = task_class(str(table.get("task")))
         try:
             task = kind(build(kind.settings_class, table["settings"], "settings"), table["labels"])
-            config = build(InputConfig, table["inputs"], "inputs")
+            config = InputConfig.read(table["inputs"])
             words = (folder / WORDS).read_bytes().decode("utf-8").split("\n")[:-1]
             content, width = load((folder / WEIGHTS).read_bytes()), int(table["word_width"])
         except (KeyError, OSError, UnicodeDecodeError, SafetensorError) as error:
             raise UserError(f"{folder}: cannot be read, it is incomplete or damaged: {error}") from None
-        elmo = Elmo.from_pretrained(folder / ELMO) if (folder / ELMO).is_dir() else None
+        if elmo is None and (folder / ELMO).is_dir():
+            elmo = Elmo.from_pretrained(folder / ELMO)
         vectors = torch.zeros(len(words), width) if table["vectors"] else None
         model = cls.fresh(task, WordTable(words, vectors), elmo, config)
-        check_tensors(model.network.state_dict(), content, folder / WEIGHTS)
-        model.network.load_state_dict(content)
-        model.network.eval()
+        model._load_tensors(content, folder / WEIGHTS)
+        if (run / RESULTS).is_file():
+            model.results = parse_json((run / RESULTS).read_bytes(), run / RESULTS)
         return model
 
+    def _load_tensors(self, content: dict[str, torch.Tensor], path: Path) -> None:
+        content = present_tensor_names(content, self.network.inputs.places)
+        own = self.network.state_dict()
+        content |= {name: tensor for name, tensor in own.items() if name.startswith(BILM)}  # read from ELMO
+        check_tensors(own, content, path)
+        self.network.load_state_dict(content)
+        self.network.eval()
 
-def lengths(task: Task[Any], examples: Sequence[Any]) -> list[int]:
-    return [task.cost(example) for example in examples]
+
+def _joined(tokens: Any, where: str) -> str:
+    if not isinstance(tokens, Sequence) or not all(isinstance(token, str) for token in tokens):
+        raise UserError(f"{where}: expected a text, a list of tokens or an example of the task, found {tokens!r}")
+    for token in tokens:
+        if len(token.split()) != 1:
+            raise UserError(f"{where}: expected tokens without white space in them, found {token!r}")
+    return " ".join(tokens)
 
 
-def batches(
-    task: Task[Any], examples: Sequence[Any], most: int, tokens: int, order: Sequence[int] | None = None
-) -> Iterator[list[int]]:
-    """Indices of examples of like length: at most `most`, within `tokens` padded tokens, one at least.
-
-    order    the sequence to cut into batches; by default from the longest to the shortest.
-    """
-    sizes = lengths(task, examples)
-    chosen = sorted(range(len(examples)), key=lambda i: -sizes[i]) if order is None else order
-    batch: list[int] = []
-    longest = 0
-    for i in chosen:
-        if batch and (len(batch) >= most or max(longest, sizes[i]) * (len(batch) + 1) > tokens):
-            yield batch
-            batch, longest = [], 0
-        batch.append(i)
-        longest = max(longest, sizes[i])
-    if batch:
-        yield batch
+def _link_files(source: Path, target: Path) -> None:
+    """The files of a folder in another, once on the disk where it has hard links."""
+    target.mkdir()
+    for file in source.iterdir():
+        try:
+            os.link(file, target / file.name)
+        except OSError:
+            shutil.copy2(file, target / file.name)

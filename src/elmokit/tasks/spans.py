@@ -1,4 +1,4 @@
-"""Tags of tokens <-> spans, and the score of spans as conlleval counts it.
+"""Spans of tokens: BIO and BIOES tags, what may follow what, and conlleval's counts.
 
 IOB1      I-x inside; B-x only where a span of the same type ends just before
 BIO       B-x first, I-x after it
@@ -10,9 +10,10 @@ scheme: every such sequence has spans, none is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from functools import reduce
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from elmokit.errors import UserError
 from elmokit.tasks.metrics import Counts
@@ -23,7 +24,7 @@ BILOU = {"L": "E", "U": "S"}
 
 class Span(NamedTuple):
     start: int
-    end: int  # of the first token that is not in it
+    end: int  # behind the last token
     type: str
 
 
@@ -39,13 +40,13 @@ def split_tag(tag: str) -> tuple[str, str]:
 
 
 def spans_of(tags: Sequence[str]) -> list[Span]:
-    """In order. A tag goes on with a span if it is I- or E-, of the type of the tag before, which ends none."""
+    """In order. A tag continues a span if it is I- or E-, of the type of the tag before, which ends none."""
     spans: list[Span] = []
     before, kind_before, start = OUTSIDE, "", 0
     for position, tag in enumerate([*tags, OUTSIDE]):
         prefix, kind = split_tag(tag)
-        goes_on = prefix in ("I", "E") and before in ("B", "I") and kind == kind_before
-        if not goes_on:
+        continues = prefix in ("I", "E") and before in ("B", "I") and kind == kind_before
+        if not continues:
             if before != OUTSIDE:
                 spans.append(Span(start, position, kind_before))
             start = position
@@ -76,35 +77,59 @@ def _tags(spans: Iterable[Span], length: int, prefixes: tuple[str, str, str, str
     return tags
 
 
+def bio_tags(types: Iterable[str]) -> list[str]:
+    """All tags of these types, O first."""
+    return [OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in "BI")]
+
+
 def bioes_tags(types: Iterable[str]) -> list[str]:
     """All tags of these types, O first."""
     return [OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in "BIES")]
+
+
+def bio_may_follow(before: str | None, after: str | None) -> bool:
+    """Whether two tags may stand one after the other; None: the sentence's beginning, or its end."""
+    prefix, kind = split_tag(before or OUTSIDE)
+    next_prefix, next_kind = split_tag(after or OUTSIDE)
+    return next_prefix != "I" or (prefix in ("B", "I") and kind == next_kind)
 
 
 def bioes_may_follow(before: str | None, after: str | None) -> bool:
     """Whether two tags may stand one after the other; None: the sentence's beginning, or its end."""
     prefix, kind = split_tag(before or OUTSIDE)
     next_prefix, next_kind = split_tag(after or OUTSIDE)
-    opened, goes_on = prefix in ("B", "I"), next_prefix in ("I", "E")
-    return opened == goes_on and (not opened or kind == next_kind)
+    opened, continues = prefix in ("B", "I"), next_prefix in ("I", "E")
+    return opened == continues and (not opened or kind == next_kind)
+
+
+class Typed(Protocol):
+    """A span, or whatever else is correct as a whole or not at all: it has a type, and can be compared."""
+
+    @property
+    def type(self) -> str: ...
+
+    def __hash__(self) -> int: ...
+
+
+S = TypeVar("S", bound=Typed)
 
 
 def score_spans(
-    found: Iterable[Sequence[Span]], there: Iterable[Sequence[Span]], types: Iterable[str] = ()
+    predicted: Iterable[Collection[S]], gold: Iterable[Collection[S]], types: Iterable[str] = ()
 ) -> dict[str, Counts]:
-    """By type, sorted, as conlleval counts: right are those with the right start, end and type.
+    """By type, sorted, as conlleval counts: correct are those with the gold start, end and type.
 
-    A sentence's spans, found and right, stand at the same place of both.
+    A sentence's spans stand at the same place of both.
 
-    types   that have a row though none may be found, nor there.
+    types   that have a row though none may be predicted, nor gold.
     """
-    scores = {kind: Counts() for kind in types}
-    for guessed, right in zip(found, there, strict=True):
-        hits = set(guessed) & set(right)
-        for kind in {span.type for span in (*guessed, *right)}:
-            counts = (sum(span.type == kind for span in spans) for spans in (hits, guessed, right))
-            scores[kind] = scores.get(kind, Counts()).plus(Counts(*counts))
-    return dict(sorted(scores.items()))
+    correct, of_predicted, of_gold = Counter[str](), Counter[str](), Counter[str]()
+    for ours, theirs in zip(predicted, gold, strict=True):
+        correct.update(span.type for span in set(ours) & set(theirs))
+        of_predicted.update(span.type for span in ours)
+        of_gold.update(span.type for span in theirs)
+    every = sorted({*types, *of_predicted, *of_gold})
+    return {kind: Counts(correct[kind], of_predicted[kind], of_gold[kind]) for kind in every}
 
 
 def overall(scores: Iterable[Counts]) -> Counts:

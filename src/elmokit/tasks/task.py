@@ -3,20 +3,22 @@
 A task is a class with its data and its scores; its network is a module with its sizes and its decoder. Neither
 knows where token vectors come from: `inputs.py` hands them over, with ELMo in them or without.
 
-Shapes: B examples, K sentences of an example, T tokens, L layers, D width of a layer, W ids a token.
+Shapes: B examples, K sentences per example, T tokens, L layers, D width of a layer, W ids per token.
 """
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
+import torch
 from torch import Tensor, nn
 
+from elmokit.config import check_positive
 from elmokit.errors import UserError
 from elmokit.tasks.inputs import Padded, TokenInputs
 
@@ -30,11 +32,13 @@ class Located(Protocol):
 
 E = TypeVar("E", bound=Located)
 Labels = dict[str, list[str]]  # a task's label sets by name, each in a fixed order
+IGNORED = -100  # a target that does not count, as torch's cross entropy has it
+BETWEEN = "|||"  # of two texts in a line that a user wrote
 
 
 class Batch(NamedTuple):
-    sentences: tuple[Padded, ...]  # one a group of `Task.groups`
-    features: dict[str, Tensor]  # what the task's `collate` made, the right answers among them where known
+    sentences: tuple[Padded, ...]  # one for each of `Task.groups`
+    features: dict[str, Tensor]  # what the task's `collate` made, the gold answers among them where known
     size: int  # B
     examples: Sequence[Any] = ()  # what it was made of, for decoders that answer in the text's own words
 
@@ -52,15 +56,13 @@ class TrainConfig:
     weight_decay: float = 0.0
     decay: float = 1.0  # the rate times so much after an epoch that did not improve
     clip_norm: float | None = 5.0
-    average: float = (
-        0.0  # the running mean of the weights is measured and kept: so much of the old a step; 0: none
-    )
+    average: float = 0.0  # above 0, the weights' running mean is measured and kept: so much of the old per step
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "patience", "examples", "batch_tokens"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}: expected 1 or more, found {getattr(self, name)}")
+        check_positive(
+            epochs=self.epochs, patience=self.patience, examples=self.examples, batch_tokens=self.batch_tokens
+        )
         if self.optimizer not in ("adam", "adamw", "adadelta", "sgd"):
             raise UserError(f"optimizer: expected adam, adamw, adadelta or sgd, found {self.optimizer!r}")
         if not 0 < self.decay <= 1:
@@ -86,7 +88,12 @@ class Network(nn.Module, ABC):
 
     @abstractmethod
     def decode(self, output: Any, batch: Batch) -> list[Any]:
-        """One prediction an example, JSON-ready: labels by name, never an invalid sequence."""
+        """One prediction per example, JSON-ready: labels by name, never an invalid sequence."""
+
+    @staticmethod
+    def join_output(x: Tensor, at_output: Tensor | None) -> Tensor:
+        """[x ; ELMo at the output], or x where there is none; ELMo has had its own dropout."""
+        return x if at_output is None else torch.cat([x, at_output], dim=-1)
 
 
 class Task(ABC, Generic[E]):
@@ -102,12 +109,12 @@ class Task(ABC, Generic[E]):
     @classmethod
     @abstractmethod
     def read(cls, path: Path) -> list[E]:
-        """The examples of a file; a ValueError names the file and the line where it is not right."""
+        """The examples of a file; a UserError names the file and the line where it is not right."""
 
     @classmethod
     @abstractmethod
     def labels_of(cls, examples: Sequence[E]) -> Labels:
-        """The label sets of the training data, sorted, so that an equal file gives equal numbers."""
+        """The label sets of the training data, sorted, so that an identical file gives identical numbers."""
 
     def training_examples(self, examples: Sequence[E]) -> list[E]:
         """What is trained on, of what the training file holds: more (all phrases of a tree) or less."""
@@ -124,7 +131,7 @@ class Task(ABC, Generic[E]):
 
     @abstractmethod
     def check(self, examples: Sequence[E]) -> None:
-        """Refuse labels that training has not seen: a ValueError with the example's `where`."""
+        """Refuse labels that training has not seen: a UserError with the example's `where`."""
 
     @staticmethod
     @abstractmethod
@@ -141,7 +148,7 @@ class Task(ABC, Generic[E]):
 
     @abstractmethod
     def collate(self, examples: Sequence[E]) -> dict[str, Tensor]:
-        """Tensors beside the tokens' own: features, and the right answers where the examples have them."""
+        """Tensors beside the tokens' own: features, and the gold answers where the examples have them."""
 
     @abstractmethod
     def network(self, inputs: TokenInputs) -> Network: ...
@@ -159,7 +166,7 @@ class Task(ABC, Generic[E]):
         return {"tokens": self.sentences(example), "prediction": prediction}
 
     def by_label(self, predictions: Sequence[Any], examples: Sequence[E]) -> list[dict[str, Any]]:
-        """A table: one row a label, for the results; empty where a task has none."""
+        """A table with a row per label, for the results; empty where a task has none."""
         return []
 
     def predictions_text(self, predictions: Sequence[Any], examples: Sequence[E]) -> str:
@@ -182,4 +189,28 @@ class Task(ABC, Generic[E]):
 
 
 def located(path: Path, line: int) -> str:
+    """An example's `where`."""
     return f"{path.name}:{line}"
+
+
+def unknown_label(where: str, what: str, known: Iterable[str]) -> UserError:
+    """For `Task.check`. what   such as "tag 'X'"."""
+    return UserError(f"{where}: {what} is not among those of training: {', '.join(known)}")
+
+
+def pad_rows(rows: Sequence[Sequence[int]], padding: int) -> Tensor:
+    """Numbers of tokens as [B, T]."""
+    table = torch.full((len(rows), max(map(len, rows), default=0)), padding, dtype=torch.int64)
+    for padded, row in zip(table, rows):
+        padded[: len(row)] = torch.tensor(row, dtype=torch.int64)
+    return table
+
+
+def split_in_two(text: str, names: str, where: str) -> tuple[str, str]:
+    """The two texts of a user's line. names   what they are, for the message."""
+    parts = text.split(BETWEEN if BETWEEN in text else "\t")
+    if len(parts) != 2:
+        raise UserError(
+            f"{where}: expected {names} with {BETWEEN} or a tab between, found {len(parts)} parts: {text[:60]!r}"
+        )
+    return parts[0], parts[1]

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def pad(mapper: TokenMapper, sentences: Sequence[Sequence[str]], boundaries: bool) -> NDArray[np.int64]:
-    """Rows of ids [B, T, W], zeros where a sentence has ended; with <S> and </S> around it if wanted."""
+    """Rows of ids [B, T, W], zeros where a sentence has ended; with <S> and </S> around it if `boundaries`."""
     extra = 2 if boundaries else 0
     longest = max((len(sentence) for sentence in sentences), default=0) + extra
     ids = np.zeros((len(sentences), longest, mapper.width), dtype=np.int64)

@@ -1,7 +1,8 @@
-"""Tokens -> character ids. The only owner of the ids of BOS, EOS, BOW, EOW and PAD.
+"""Tokens -> rows of character ids, as a mapper spells them.
 
-A token becomes one row of C integers. The published numbering (bytes 0..255, specials 256..260) is shifted
-by one in a row, so that a row of zeros is a padded token; `spell` shows a token without the shift.
+The only owner of the ids of BOS, EOS, BOW, EOW and PAD. A token becomes one row of C integers. The published
+numbering (bytes 0..255, specials 256..260) is shifted by one in a row, so that a row of zeros is a padded token;
+`spell` shows a token without the shift.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Files -> lines. Plain text, .gz, .bz2, .xz, .zst, .parquet or standard input; only "\\n" ends a line."""
+"""Files, folders and patterns -> lines of text.
+
+Plain text, .gz, .bz2, .xz, .zst, .parquet or standard input; only "\\n" ends a line.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ class Line(NamedTuple):
 class LineReader:
     """Iterate over it for the lines of a file, in order, without their ends.
 
-    on_bad_line   a line that is not UTF-8: "refuse" (ValueError that names it), "skip" (left out; counted in
+    on_bad_line   a line that is not UTF-8: "refuse" (a UserError that names it), "skip" (left out; counted in
                   `skipped`) or "replace" (U+FFFD in place of what cannot be read).
 
     A file of which a fifth or more of the first characters cannot be read is no UTF-8 text, and is refused

@@ -1,4 +1,4 @@
-"""Tokens -> ids of Korean letters: a syllable is spelled by its initial, vowel and final, the rest in bytes.
+"""Tokens -> ids of Korean letters: a syllable by its initial, vowel and final, the rest in bytes.
 
 한 is one character, three UTF-8 bytes that mean nothing one by one, and the three letters ㅎㅏㄴ. With letters a
 filter of the character CNN sees the ending ㄴ다 of 간다 and 온다, which no byte shows. The ids of the letters

@@ -38,7 +38,7 @@ _BLOCK = 4096
 
 
 class KoreanTokenizer(Tokenizer):
-    """Kiwi is loaded with the first Korean text, once a process; the tokenizer itself holds nothing of it."""
+    """Kiwi is loaded with the first Korean text, once per process; the tokenizer itself holds nothing of it."""
 
     name = "korean"
 
@@ -152,7 +152,7 @@ _loaded: list[Any] = []
 
 
 def _kiwi() -> Any:
-    """The one Kiwi of this process. It has no threads of its own, so a forked process may go on using it."""
+    """The one Kiwi of this process. It has no threads of its own, so a forked process may keep using it."""
     with _lock:
         if not _loaded:
             try:

@@ -1,4 +1,4 @@
-"""Sentence splitting by rules: end marks in any script, with care for what else a full stop does.
+"""Text -> sentences, by rules: end marks in any script, with care for what else a full stop does.
 
 A blank line always ends a sentence; a single line break is plain white space. Within a paragraph every end
 mark is a candidate, and the words on both sides of it decide. Each candidate looks at a bounded stretch of

@@ -1,4 +1,4 @@
-"""Lists of words: those that the language model predicts, and those that a word encoder has vectors for."""
+"""Lists of words: those that a language model predicts, those that a word encoder has vectors for."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ class Vocabulary:
         return self._ids.get(word, self._ids[UNKNOWN])
 
     def save(self, path: Path) -> None:
-        """One word a line, as bilm-tf's vocabulary files."""
+        """One word per line, as bilm-tf's vocabulary files."""
         broken = next((word for word in self.words if "\n" in word or not word), None)
         if broken is not None:
-            raise UserError(f"a vocabulary file holds one word a line; cannot hold {broken!r}")
+            raise UserError(f"a vocabulary file holds one word per line; cannot hold {broken!r}")
         write_file(path, "".join(word + "\n" for word in self.words).encode("utf-8"))
 
     @classmethod
@@ -90,7 +90,7 @@ class Vocabulary:
             words.pop()
         empty = next((i for i, word in enumerate(words, start=1) if not word), None)
         if empty is not None:
-            raise UserError(f"{path}: expected one word a line, found an empty line {empty}")
+            raise UserError(f"{path}: expected one word per line, found an empty line {empty}")
         return cls(words)
 
 

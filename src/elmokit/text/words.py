@@ -77,7 +77,7 @@ _TOKEN = regex.compile(
     | {_KANA}(?:{_KANA}|{_CLING})*+
     | {_SPACELESS}(?:{_SPACELESS}|{_CLING})*+
 
-      # Punctuation: one character a token, but for what is written as a run
+      # Punctuation: one character per token, but for what is written as a run
     | \.{{2,}}+ | …++ | [.!?]++ | [！？]++ | [–—―]++ | ''|``|‘’|’’|,,
     | (?P<repeated>[-*=_~+<>|^\#])(?P=repeated)++
     | [^\s\x1C-\x1F]

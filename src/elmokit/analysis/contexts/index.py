@@ -5,7 +5,7 @@ codes of one byte for 8 numbers (product quantization); a search reads the codes
 query, then compares the best with the vectors themselves. benchmarks/index.py measures how fast that is, and how
 much of what a full search finds it finds.
 
-Shapes: L layers kept, W words of a sentence, N vectors, D width.
+Shapes: L layers kept, D width.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from elmokit.analysis.contexts.corpus import check_layers, read_contexts, unit
 from elmokit.analysis.contexts.index_files import (
     EXACT_BELOW,
     SENTENCES,
     TOKENS,
-    Context,
     IndexFacts,
     column,
     lancedb_module,
     read_facts,
     write_index,
 )
-from elmokit.analysis.contexts.marked import MarkedSentence, Near, is_word, word_vectors
-from elmokit.embed.arrays import Report, silent
+from elmokit.analysis.contexts.marked import MarkedSentence, Near, read_marked, word_vectors
+from elmokit.analysis.model import Model, open_model
 from elmokit.embed.embedder import Elmo
 from elmokit.errors import UserError
-from elmokit.text.batches import windows
-from elmokit.text.corpus import BadLine, CorpusReader
+from elmokit.progress import OnProgress, silent
+from elmokit.text.corpus import BadLine
 
 PROBES = 40  # partitions that a search reads
-CANDIDATES = 400  # the best by their codes, which are compared exactly; more where many are wanted
+CANDIDATES = 400  # the best by their codes, which are compared exactly; more where many are asked for
 
 
 class Rows(NamedTuple):
@@ -49,75 +49,8 @@ class Rows(NamedTuple):
     cosines: NDArray[np.float64]
 
 
-def check_layers(elmo: Elmo, layers: Sequence[int] | None) -> tuple[int, ...]:
-    """The layers in their order, each once; None is all of them."""
-    if layers is None:
-        return tuple(range(elmo.layers))
-    wrong = [layer for layer in layers if not 0 <= layer < elmo.layers]
-    if wrong or not layers:
-        found = ", ".join(map(str, wrong)) or "none"
-        raise UserError(f"layers: this model has layers 0 to {elmo.layers - 1}, found {found}")
-    return tuple(sorted(set(layers)))
-
-
-def read_contexts(
-    elmo: Elmo,
-    sources: Sequence[str | Path],
-    layers: Sequence[int],
-    *,
-    split: bool = False,
-    limit: int | None = None,
-    everything: bool = False,
-    on_bad_line: BadLine = "refuse",
-    report: Report = silent,
-) -> Iterator[Context]:
-    """The sentences of a corpus, one a line, with their vectors; a window of them is in memory at one time.
-
-    split   lines are paragraphs: split them into sentences first.
-    limit   no more than so many vectors, the first ones.
-    """
-    if limit is not None and limit < 1:
-        raise UserError(f"limit: expected 1 or more tokens, found {limit}")
-    lines = CorpusReader(sources, on_bad_line)
-    wanted: Any = layers[0] if len(layers) == 1 else "all"
-    done = 0
-    sentences = _sentences(elmo, lines, split, limit, everything)
-    for window in windows(sentences, elmo.window_tokens, lambda pair: len(pair[0])):
-        arrays = elmo.stream([tokens for tokens, _ in window], layers=wanted)
-        for (tokens, places), array in zip(window, arrays):
-            kept = array[None] if array.ndim == 2 else array[list(layers)]
-            yield Context(tokens, places, unit(kept[:, places]))
-            done += len(places)
-        share = lines.fraction() if limit is None else done / limit
-        report("embedding", done, round(done / share) if share else done)
-
-
-def _sentences(
-    elmo: Elmo, lines: CorpusReader, split: bool, limit: int | None, everything: bool
-) -> Iterator[tuple[list[str], list[int]]]:
-    left = limit
-    texts = (text for line in lines for text in (elmo.tokenizer.sentences(line.text) if split else [line.text]))
-    for text in texts:
-        tokens = elmo.tokens(text)
-        places = [i for i, token in enumerate(tokens) if everything or is_word(token)][:left]
-        if places:
-            yield tokens, places
-        if left is not None:
-            left -= len(places)
-            if left == 0:
-                return
-
-
-def unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
-    """Each of length 1, so that dot products are cosines; zeros stay zeros."""
-    vectors = vectors.astype(np.float32)
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    result: NDArray[np.float32] = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
-    return result
-
-
 class ContextIndex:
-    """An index that is there: `build` makes one, `open` finds it again."""
+    """An index on disk: `build` makes one, `open` finds it again."""
 
     def __init__(self, folder: Path, facts: IndexFacts, table: Any) -> None:
         self.folder = folder
@@ -127,32 +60,35 @@ class ContextIndex:
     @classmethod
     def build(
         cls,
-        elmo: Elmo,
+        model: Model,
         sources: Sequence[str | Path],
         folder: str | Path,
         *,
-        layers: Sequence[int] | None = None,
+        which_layers: Sequence[int] | None = None,
         split: bool = False,
         limit: int | None = None,
         everything: bool = False,
+        tokenizer: str | None = None,
         on_bad_line: BadLine = "refuse",
         exact_below: int = EXACT_BELOW,
         overwrite: bool = False,
-        report: Report = silent,
+        on_progress: OnProgress = silent,
     ) -> ContextIndex:
-        """Embed a corpus (files, folders, patterns, "-"; one sentence a line) and keep its vectors.
+        """Embed a corpus (files, folders, patterns, "-"; one sentence per line) and keep its vectors.
 
-        layers        None is all of them.
+        which_layers  None is all of them.
         split         lines are paragraphs: split them into sentences first.
         limit         no more than so many vectors, the first ones.
         everything    punctuation and numbers too.
+        tokenizer     instead of the model's own, for a model given by its name.
         exact_below   with fewer vectors all are compared, and no partitions are made.
         """
-        chosen = check_layers(elmo, layers)
+        elmo = open_model(model, tokenizer)
+        chosen = check_layers(elmo, which_layers)
         facts = IndexFacts(
             model=elmo.checkpoint.digest,
             tokenizer=elmo.tokenizer.config,
-            layers=chosen,
+            which_layers=chosen,
             width=elmo.width,
             sources=tuple(map(str, sources)),
             split=split,
@@ -166,9 +102,11 @@ class ContextIndex:
             limit=limit,
             everything=everything,
             on_bad_line=on_bad_line,
-            report=report,
+            on_progress=on_progress,
         )
-        write_index(Path(folder), facts, contexts, exact_below=exact_below, overwrite=overwrite, report=report)
+        write_index(
+            Path(folder), facts, contexts, exact_below=exact_below, overwrite=overwrite, on_progress=on_progress
+        )
         return cls.open(folder, elmo)
 
     @classmethod
@@ -204,10 +142,10 @@ class ContextIndex:
     def search(
         self, elmo: Elmo, query: MarkedSentence, layer: int, most: int = 10, *, exact: bool = False
     ) -> list[Near]:
-        """The contexts nearest to the marked word's, its own sentence left out, one a sentence at most."""
+        """The contexts nearest to the marked word's, its own sentence left out, at most one per sentence."""
         self.check(elmo)
         self._check_layer(layer)
-        (vectors,) = word_vectors(elmo, [query])  # [layers, D]
+        (vectors,) = word_vectors(elmo, [query])  # [L, D]
         return self.nearest(vectors[layer], layer, most, without=query.tokens, exact=exact)
 
     def nearest(
@@ -220,7 +158,7 @@ class ContextIndex:
         count = min(4 * most, self.facts.vectors)
         while True:
             rows = self.rows(vector, layer, count, exact=exact)
-            found = self._one_a_sentence(rows, most, without)
+            found = self._one_per_sentence(rows, most, without)
             if len(found) == most or (count == self.facts.vectors and exact):
                 return found
             # Many tokens of the same few sentences; or the partitions that were read hold no more.
@@ -232,8 +170,9 @@ class ContextIndex:
         self._check_layer(layer)
         if np.shape(vector) != (self.facts.width,):
             raise UserError(f"expected a vector of {self.facts.width} numbers, found {np.shape(vector)}")
+        near_to = unit(np.asarray(vector))
         with _damage(self.folder):
-            query = self._table.search(unit(np.asarray(vector)), vector_column_name=column(layer))
+            query = self._table.search(near_to, vector_column_name=column(layer))
             query = query.distance_type("dot").limit(count).select(["sentence", "place", "_distance"])
             if exact or not self.facts.partitions:
                 query = query.bypass_vector_index()
@@ -243,7 +182,7 @@ class ContextIndex:
         distances = found["_distance"].to_numpy().astype(np.float64)
         return Rows(found["sentence"].to_numpy(), found["place"].to_numpy(), 1 - distances)
 
-    def _one_a_sentence(self, rows: Rows, most: int, without: Sequence[str]) -> list[Near]:
+    def _one_per_sentence(self, rows: Rows, most: int, without: Sequence[str]) -> list[Near]:
         found: dict[tuple[str, ...], Near] = {}  # a line that the corpus has twice is one sentence
         with (self.folder / SENTENCES).open("rb") as file:
             for begin, place, cosine in zip(*(column.tolist() for column in rows)):
@@ -261,8 +200,8 @@ class ContextIndex:
         return tokens
 
     def _check_layer(self, layer: int) -> None:
-        if layer not in self.facts.layers:
-            known = ", ".join(map(str, self.facts.layers))
+        if layer not in self.facts.which_layers:
+            known = ", ".join(map(str, self.facts.which_layers))
             raise UserError(f"{self.folder} has vectors of layer {known}, found layer {layer}")
 
 
@@ -274,3 +213,50 @@ def _damage(folder: Path) -> Iterator[None]:
     except (OSError, RuntimeError, ValueError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{folder}: the index cannot be read, build it again: {first}") from None
+
+
+def open_index(model: Model, index: str | Path | ContextIndex) -> tuple[Elmo, ContextIndex]:
+    """An index, and the model to search it with; one given by its name is opened with the index's tokenizer."""
+    facts = index.facts if isinstance(index, ContextIndex) else read_facts(index)
+    elmo = open_model(model, facts.tokenizer if isinstance(model, str | Path) else None)
+    if isinstance(index, ContextIndex):
+        index.check(elmo)
+        return elmo, index
+    return elmo, ContextIndex.open(index, elmo)
+
+
+class Found(NamedTuple):
+    """What a search found."""
+
+    query: MarkedSentence
+    layer: int
+    contexts: list[Near]  # the nearest first
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "query": self.query.tokens,
+            "word": self.query.word,
+            "layer": self.layer,
+            "contexts": [near.to_dict() for near in self.contexts],
+        }
+
+
+def search_index(
+    model: Model,
+    index: str | Path | ContextIndex,
+    sentence: str,
+    *,
+    layer: int | None = None,
+    most: int = 10,
+    exact: bool = False,
+) -> Found:
+    """The contexts of an index nearest to the [marked] word's, at most one per sentence.
+
+    layer   by default the topmost that the index has.
+    exact   compare every vector: slower, and misses none.
+    """
+    elmo, opened = open_index(model, index)
+    query = read_marked(elmo, sentence)
+    layer = opened.facts.which_layers[-1] if layer is None else layer
+    return Found(query, layer, opened.search(elmo, query, layer, most, exact=exact))

@@ -1,9 +1,9 @@
 """The files of an index of contexts, whole or not there. `index.py` searches them.
 
     index.json         what it was made of and with, and every other file's size
-    sentences.jsonl    the tokens of a sentence a line
-    tokens.lance       LanceDB's table: a row a token, with the byte where its sentence begins, its place there,
-                       and a column of unit vectors for each layer, so that the dot product is the cosine
+    sentences.jsonl    the tokens of one sentence per line
+    tokens.lance       LanceDB's table: one row per token, with the byte where its sentence begins, its place
+                       there, and a column of unit vectors for each layer, so that the dot product is the cosine
 
 Shapes: L layers kept, W words of a sentence, N vectors, D width.
 """
@@ -11,20 +11,21 @@ Shapes: L layers kept, W words of a sentence, N vectors, D width.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmokit import __version__
+from elmokit.analysis.contexts.corpus import Context
 from elmokit.atomic import replacing_folder
 from elmokit.checkpoint import config_digest
 from elmokit.config import build, dump, parse_json
-from elmokit.embed.arrays import Report, silent
 from elmokit.errors import UserError
+from elmokit.progress import OnProgress, Progress, silent
 from elmokit.text.tokens import TokenizerConfig
 
 if TYPE_CHECKING:
@@ -34,15 +35,9 @@ FORMAT, VERSION = "elmokit context index", 1
 FACTS, SENTENCES, TOKENS = "index.json", "sentences.jsonl", "tokens"
 EXACT_BELOW = 50_000
 PARTITION = 4096  # vectors in one, on average
+_IN_FILE = {"which_layers": "layers"}  # names that index.json has otherwise
+_IN_CODE = {theirs: ours for ours, theirs in _IN_FILE.items()}
 BUFFER_BYTES = 1 << 26  # vectors in memory before they are written; a fragment of the table each
-
-
-class Context(NamedTuple):
-    """A sentence, and the unit vectors of those of its tokens that are compared."""
-
-    tokens: list[str]
-    places: list[int]  # W of them
-    vectors: NDArray[np.float32]  # [L, W, D]
 
 
 @dataclass(frozen=True)
@@ -51,7 +46,7 @@ class IndexFacts:
 
     model: str  # the digest of the function from tokens to vectors
     tokenizer: TokenizerConfig
-    layers: tuple[int, ...]
+    which_layers: tuple[int, ...]
     width: int
     sources: tuple[str, ...]
     split: bool = False  # the corpus' lines were paragraphs
@@ -60,9 +55,16 @@ class IndexFacts:
     vectors: int = 0
     partitions: int = 0  # 0: every vector is compared
 
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], where: str) -> IndexFacts:
+        return build(cls, {_IN_CODE.get(name, name): value for name, value in table.items()}, where)
+
+    def to_table(self) -> dict[str, Any]:
+        return {_IN_FILE.get(name, name): value for name, value in dump(self).items()}
+
 
 def read_facts(folder: str | Path) -> IndexFacts:
-    """What an index was made with. A folder that is none, or is not whole, is a ValueError."""
+    """What an index was made with. A folder that is none, or is not whole, is refused."""
     folder = Path(folder)
     path = folder / FACTS
     if not path.is_file():
@@ -81,7 +83,7 @@ def read_facts(folder: str | Path) -> IndexFacts:
         if found != size:
             what = "it is missing" if found is None else f"found {found:,}"
             raise UserError(f"{file}: expected {size:,} bytes, {what}: copy or build the index again")
-    return build(IndexFacts, table["facts"], str(path))
+    return IndexFacts.from_table(table["facts"], str(path))
 
 
 def write_index(
@@ -91,7 +93,7 @@ def write_index(
     *,
     exact_below: int = EXACT_BELOW,
     overwrite: bool = False,
-    report: Report = silent,
+    on_progress: OnProgress = silent,
 ) -> IndexFacts:
     """Make the folder from contexts that come one at a time; it takes its name only when it is whole."""
     lancedb = lancedb_module()
@@ -108,9 +110,8 @@ def write_index(
             raise UserError(f"{', '.join(facts.sources)}: expected text with words to index, found none")
         partitions = 0 if writer.vectors < exact_below else -(-writer.vectors // PARTITION)
         if partitions:
-            _partition(writer.table, facts.layers, facts.width, partitions, report)
-        counts = {"sentences": writer.sentences, "vectors": writer.vectors, "partitions": partitions}
-        facts = build(IndexFacts, {**dump(facts), **counts})
+            _partition(writer.table, facts.which_layers, facts.width, partitions, on_progress)
+        facts = replace(facts, sentences=writer.sentences, vectors=writer.vectors, partitions=partitions)
         _write_facts(temporary, facts)
     return facts
 
@@ -122,26 +123,30 @@ class _Writer:
         import pyarrow as pa
 
         vector = pa.list_(pa.float32(), facts.width)
-        columns = [("sentence", pa.int64()), ("place", pa.int64()), *((column(i), vector) for i in facts.layers)]
+        columns = [
+            ("sentence", pa.int64()),
+            ("place", pa.int64()),
+            *((column(layer), vector) for layer in facts.which_layers),
+        ]
         self.schema: pa.Schema = pa.schema(columns)
         self.table = database.create_table(TOKENS, schema=self.schema)
         self.sentences = self.vectors = 0
         self._width = facts.width
-        self._most = max(1, BUFFER_BYTES // (4 * facts.width * len(facts.layers)))
+        self._most = max(1, BUFFER_BYTES // (4 * facts.width * len(facts.which_layers)))
         self._clear()
 
     def _clear(self) -> None:
         self._held = 0
         self._begins: list[int] = []
         self._places: list[int] = []
-        self._vectors: list[NDArray[np.float32]] = []
+        self._layers: list[NDArray[np.float32]] = []
 
     def add(self, context: Context, begin: int) -> None:
         self.sentences += 1
         self._held += len(context.places)
         self._begins += [begin] * len(context.places)
         self._places += context.places
-        self._vectors.append(context.vectors)
+        self._layers.append(context.layers)
         if self._held >= self._most:
             self.flush()
 
@@ -150,21 +155,23 @@ class _Writer:
             return
         import pyarrow as pa
 
-        vectors = np.concatenate(self._vectors, axis=1)  # [L, N, D]
+        layers = np.concatenate(self._layers, axis=1)  # [L, N, D]
         columns = [pa.array(self._begins, pa.int64()), pa.array(self._places, pa.int64())]
         columns += [
-            pa.FixedSizeListArray.from_arrays(pa.array(layer.reshape(-1)), self._width) for layer in vectors
+            pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), self._width) for vectors in layers
         ]
         self.table.add(pa.table(columns, schema=self.schema))
         self.vectors += self._held
         self._clear()
 
 
-def _partition(table: Any, layers: Sequence[int], width: int, partitions: int, report: Report) -> None:
+def _partition(
+    table: Any, which_layers: Sequence[int], width: int, partitions: int, on_progress: OnProgress
+) -> None:
     from lancedb.index import IvfPq
 
-    for done, layer in enumerate(layers):
-        report("partitioning", done, len(layers))
+    for done, layer in enumerate(which_layers):
+        on_progress(Progress("partitioning", done, len(which_layers)))
         config = IvfPq(
             distance_type="dot",
             num_partitions=partitions,
@@ -173,7 +180,7 @@ def _partition(table: Any, layers: Sequence[int], width: int, partitions: int, r
             sample_rate=32,
         )
         table.create_index(column(layer), config=config)
-    report("partitioning", len(layers), len(layers))
+    on_progress(Progress("partitioning", len(which_layers), len(which_layers)))
 
 
 def _write_facts(folder: Path, facts: IndexFacts) -> None:
@@ -182,7 +189,13 @@ def _write_facts(folder: Path, facts: IndexFacts) -> None:
         for file in sorted(folder.rglob("*"))
         if file.is_file()
     }
-    table = {"format": FORMAT, "version": VERSION, "elmokit": __version__, "facts": dump(facts), "files": files}
+    table = {
+        "format": FORMAT,
+        "version": VERSION,
+        "elmokit": __version__,
+        "facts": facts.to_table(),
+        "files": files,
+    }
     text = json.dumps({**table, "sha256": config_digest(table)}, ensure_ascii=False, indent=1) + "\n"
     (folder / FACTS).write_bytes(text.encode("utf-8", "backslashreplace"))
 

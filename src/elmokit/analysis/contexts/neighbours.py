@@ -13,13 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmokit.analysis.contexts.index import ContextIndex, check_layers, read_contexts, unit
-from elmokit.analysis.contexts.marked import MarkedSentence, Near, word_vectors
-from elmokit.embed.arrays import Report, silent
+from elmokit.analysis.contexts.corpus import check_layers, read_contexts, unit
+from elmokit.analysis.contexts.index import ContextIndex, open_index
+from elmokit.analysis.contexts.marked import MarkedSentence, Near, read_marked, word_vectors
+from elmokit.analysis.model import Model, open_model
 from elmokit.embed.embedder import Elmo
 from elmokit.errors import UserError
 from elmokit.formats.word_vectors import read_word_vectors
-from elmokit.show.exhibit import COLOURS, MARKERS, Cell, Exhibit, layer_name, legend_below, plain
+from elmokit.progress import OnProgress, silent
+from elmokit.show.exhibit import Cell, Exhibit, layer_name
+from elmokit.show.figures import COLOURS, MARKERS, legend_below, plain
 from elmokit.text.corpus import BadLine
 
 
@@ -32,16 +35,16 @@ class NearWord(NamedTuple):
 class Neighbours:
     query: MarkedSentence
     static: tuple[NearWord, ...] | None  # None without a file; none of them where the file lacks the word
-    layers: tuple[int, ...]
+    which_layers: tuple[int, ...]
     contexts: tuple[tuple[Near, ...], ...]  # of each layer, the nearest first
     compared: int  # vectors of a layer
 
     def exhibit(self, number: int = 1) -> Exhibit:
-        """Table 4: a row a neighbour; `number` tells several of them apart by their files' names."""
+        """Table 4: a row per neighbour; `number` tells several of them apart by their files' names."""
         rows: list[tuple[Cell, ...]] = [
             ("static vectors", rank, near.word, near.cosine, "") for rank, near in enumerate(self.static or (), 1)
         ]
-        for layer, contexts in zip(self.layers, self.contexts):
+        for layer, contexts in zip(self.which_layers, self.contexts):
             for rank, near in enumerate(contexts, 1):
                 rows.append((layer_name(layer), rank, near.sentence.word, near.cosine, near.sentence.marked))
         return Exhibit(
@@ -51,7 +54,7 @@ class Neighbours:
             columns=("source", "rank", "neighbour", "cosine", "its sentence"),
             rows=tuple(rows),
             notes=(
-                f"{self.compared:,} words compared by cosine; one a sentence, the query's own left out.",
+                f"{self.compared:,} words compared by cosine; one per sentence, the query's own left out.",
                 *(() if self.static is None or self.static else (f"No static vector for {self.query.word}.",)),
             ),
             draw=self._draw,
@@ -61,7 +64,9 @@ class Neighbours:
     def _draw(self, figure: Any) -> None:
         axes, drawn = figure.subplots(), []
         series = [("static vectors", [near.cosine for near in self.static])] if self.static else []
-        series += [(layer_name(la), [n.cosine for n in found]) for la, found in zip(self.layers, self.contexts)]
+        series += [
+            (layer_name(la), [n.cosine for n in found]) for la, found in zip(self.which_layers, self.contexts)
+        ]
         for number, (label, values) in enumerate(series):
             style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
             drawn += axes.plot(range(1, len(values) + 1), values, label=label, **style)
@@ -77,8 +82,8 @@ class Neighbours:
             None if self.static is None else [{"word": n.word, "cosine": round(n.cosine, 6)} for n in self.static]
         )
         by_layer = [
-            {"layer": layer, "contexts": [as_table(near) for near in contexts]}
-            for layer, contexts in zip(self.layers, self.contexts)
+            {"layer": layer, "contexts": [near.to_dict() for near in contexts]}
+            for layer, contexts in zip(self.which_layers, self.contexts)
         ]
         query = self.query
         return {
@@ -91,16 +96,52 @@ class Neighbours:
         }
 
 
-def as_table(near: Near) -> dict[str, Any]:
-    """Ready for JSON: the context's word, its place from 0, and its sentence as text and by tokens."""
-    found = near.sentence
-    return {
-        "cosine": round(near.cosine, 6),
-        "word": found.word,
-        "place": found.start,
-        "sentence": " ".join(found.tokens),
-        "tokens": found.tokens,
-    }
+def neighbours(
+    model: Model,
+    sentence: str,
+    *,
+    corpus: Sequence[str | Path] = (),
+    index: str | Path | ContextIndex | None = None,
+    vectors: str | Path | None = None,
+    which_layers: Sequence[int] | None = None,
+    most: int = 5,
+    split: bool = False,
+    limit: int | None = None,
+    tokenizer: str | None = None,
+    on_bad_line: BadLine = "refuse",
+    on_progress: OnProgress = silent,
+) -> Neighbours:
+    """The contexts nearest to the [marked] word's: of a corpus, or of an index that was built from one.
+
+    corpus         files (also compressed), folders or patterns, one sentence per line.
+    index          a folder that `ContextIndex.build` made, or an open one.
+    vectors        a file of static word vectors (GloVe, word2vec, fastText), whose neighbours stand beside them.
+    which_layers   by default all, or all that the index has.
+    split          lines of the corpus are paragraphs: split them into sentences first.
+    limit          no more than so many words of the corpus, the first ones.
+    tokenizer      instead of the model's own, for a corpus and a model given by its name.
+    """
+    if (index is None) == (not corpus):
+        raise UserError("where to look: expected either a corpus (--corpus TEXT) or an index (--index FOLDER)")
+    if index is not None:
+        if limit is not None or tokenizer is not None or split:
+            raise UserError("split, limit and tokenizer go with a corpus: an index has its own")
+        elmo, opened = open_index(model, index)
+        query = read_marked(elmo, sentence)
+        return index_neighbours(elmo, query, opened, which_layers=which_layers, most=most, vectors=vectors)
+    elmo = open_model(model, tokenizer)
+    return corpus_neighbours(
+        elmo,
+        read_marked(elmo, sentence),
+        corpus,
+        which_layers=which_layers,
+        most=most,
+        vectors=vectors,
+        split=split,
+        limit=limit,
+        on_bad_line=on_bad_line,
+        on_progress=on_progress,
+    )
 
 
 def corpus_neighbours(
@@ -108,35 +149,30 @@ def corpus_neighbours(
     query: MarkedSentence,
     sources: Sequence[str | Path],
     *,
-    layers: Sequence[int] | None = None,
+    which_layers: Sequence[int] | None = None,
     most: int = 5,
     vectors: str | Path | None = None,
     split: bool = False,
     limit: int | None = None,
     on_bad_line: BadLine = "refuse",
-    report: Report = silent,
+    on_progress: OnProgress = silent,
 ) -> Neighbours:
     """Every word of a corpus is embedded and compared; only the nearest are kept. For more than one question
-    of a large corpus, build a `ContextIndex`.
-
-    vectors   a file of static word vectors (GloVe, word2vec, fastText).
-    split     lines are paragraphs: split them into sentences first.
-    limit     no more than so many words of the corpus, the first ones.
-    """
+    of a large corpus, build a `ContextIndex`."""
     _check_most(most)
-    chosen = check_layers(elmo, layers)
+    chosen = check_layers(elmo, which_layers)
     static = None if vectors is None else static_neighbours(vectors, query, most)
-    wanted = unit(word_vectors(elmo, [query])[0, list(chosen)])  # [L, D]
+    own = unit(word_vectors(elmo, [query])[0, list(chosen)])  # [L, D]
     best: list[list[Near]] = [[] for _ in chosen]
     compared = 0
     contexts = read_contexts(
-        elmo, sources, chosen, split=split, limit=limit, on_bad_line=on_bad_line, report=report
+        elmo, sources, chosen, split=split, limit=limit, on_bad_line=on_bad_line, on_progress=on_progress
     )
     for context in contexts:
         compared += len(context.places)
         if context.tokens == query.tokens:
             continue
-        cosines = np.einsum("lwd,ld->lw", context.vectors, wanted)
+        cosines = np.einsum("lwd,ld->lw", context.layers, own)
         for near, row in zip(best, cosines):
             place = context.places[int(row.argmax())]
             _keep(near, Near(float(row.max()), MarkedSentence(context.tokens, place, place + 1)), most)
@@ -150,19 +186,19 @@ def index_neighbours(
     query: MarkedSentence,
     index: ContextIndex,
     *,
-    layers: Sequence[int] | None = None,
+    which_layers: Sequence[int] | None = None,
     most: int = 5,
     vectors: str | Path | None = None,
     exact: bool = False,
 ) -> Neighbours:
     """As `corpus_neighbours`, from an index of the corpus; by default of every layer that the index has."""
     _check_most(most)
-    chosen = check_layers(elmo, index.facts.layers if layers is None else layers)
+    chosen = check_layers(elmo, index.facts.which_layers if which_layers is None else which_layers)
     static = None if vectors is None else static_neighbours(vectors, query, most)
     index.check(elmo)
-    (marked,) = word_vectors(elmo, [query])  # [layers, D]
+    (own,) = word_vectors(elmo, [query])  # [L, D]
     contexts = tuple(
-        tuple(index.nearest(marked[layer], layer, most, without=query.tokens, exact=exact)) for layer in chosen
+        tuple(index.nearest(own[layer], layer, most, without=query.tokens, exact=exact)) for layer in chosen
     )
     return Neighbours(query, static, chosen, contexts, index.facts.vectors)
 

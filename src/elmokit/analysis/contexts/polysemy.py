@@ -1,56 +1,43 @@
 """One word in many contexts, in two dimensions by layer: do its senses part?
 
-Occurrences come from plain text (senses unknown), from a file of word pairs (see `pairs`), or from a sense-tagged
-corpus (see `framework`). Each layer's vectors are shown by their two principal components. How well senses part is
-measured in all dimensions: the share of occurrences whose nearest other one, by cosine, has the same sense. Of
-others that are equally near, as at layer 0, each counts its part.
+Each layer's vectors are shown by their two principal components. How well senses part is measured in all
+dimensions: the share of occurrences whose nearest other one, by cosine, has the same sense. Of others that are
+equally near, as at layer 0, each counts its part.
 
 Shapes: L layers, N occurrences, D width.
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmokit.analysis.contexts.marked import MarkedSentence, cosines, read_marked
-from elmokit.analysis.probes.pairs import read_pairs
-from elmokit.analysis.probes.sense_corpus import POS, SenseCorpus
-from elmokit.config import suggest
-from elmokit.embed.arrays import Report, sample, silent, watched
+from elmokit.analysis.contexts.marked import cosines, word_vectors
+from elmokit.analysis.contexts.occurrences import (
+    LIMIT,
+    Occurrence,
+    occurrences_in_pairs,
+    occurrences_in_tagged,
+    occurrences_in_text,
+)
+from elmokit.analysis.model import Model, open_model
+from elmokit.analysis.probes.sense_corpus import SenseCorpus, read_senses
 from elmokit.embed.embedder import Elmo
 from elmokit.errors import UserError
-from elmokit.show.exhibit import COLOURS, INK, MARKERS, Cell, Exhibit, legend_below, percent, plain, stem
-from elmokit.text.corpus import LineReader
+from elmokit.progress import OnProgress, silent
+from elmokit.show.exhibit import Cell, Exhibit, percent, stem
+from elmokit.show.figures import COLOURS, INK, MARKERS, legend_below, plain
 
-LIMIT = 200
 LIKE = 1e-6  # cosines that differ by less are equal
 NUMBERED = 30  # so many points may carry their number in the figure
 KINDS = len(COLOURS) - 1  # senses with a colour of their own; yellow is too pale for points
 OTHER = "#999999"
-
-
-class Occurrence(NamedTuple):
-    tokens: list[str]
-    start: int  # the word is tokens[start:end]
-    end: int
-    sense: str | None = None
-
-    @property
-    def form(self) -> str:
-        return MarkedSentence(self.tokens, self.start, self.end).word
-
-    @property
-    def sentence(self) -> str:
-        return MarkedSentence(self.tokens, self.start, self.end).marked
 
 
 @dataclass(frozen=True)
@@ -58,10 +45,8 @@ class PolysemyResult:
     word: str
     source: str  # where the occurrences are from
     occurrences: tuple[Occurrence, ...]
-    points: tuple[tuple[tuple[float, float], ...], ...]  # by layer, one an occurrence; the token layer first
-    variance: tuple[
-        float, ...
-    ]  # by layer: the share of it that two dimensions show, 0 to 1; 1 where there is none
+    points: tuple[tuple[tuple[float, float], ...], ...]  # by layer, one per occurrence; the token layer first
+    variance: tuple[float, ...]  # by layer: the share that two dimensions show, 0 to 1; 1 where there is none
     separation: tuple[float, ...] | None  # by layer, 0 to 1; None where senses are unknown or there is one only
     chance: float | None  # what separation would be if the nearest were any other
 
@@ -75,7 +60,7 @@ class PolysemyResult:
         return len({occurrence.form for occurrence in self.occurrences})
 
     def exhibit(self) -> Exhibit:
-        """A row and a panel a layer."""
+        """A row and a panel per layer."""
         rows: list[tuple[Cell, ...]] = []
         for layer, variance in enumerate(self.variance):
             share = None if self.separation is None else percent(self.separation[layer])
@@ -94,14 +79,34 @@ class PolysemyResult:
 
     def listing(self) -> Exhibit:
         """Every occurrence: its number in the figure, its sentence, where it stands in each layer."""
-        layers = [f"layer {layer} {axis}" for layer in range(len(self.points)) for axis in "xy"]
+        axes = [f"layer {layer} {axis}" for layer in range(len(self.points)) for axis in "xy"]
         rows = tuple(
             (number, o.sense, o.sentence, *(round(c, 6) for layer in self.points for c in layer[number - 1]))
             for number, o in enumerate(self.occurrences, start=1)
         )
         name = f"polysemy-{stem(self.word)}-occurrences"
-        columns = ("number", "sense", "sentence", *layers)
+        columns = ("number", "sense", "sentence", *axes)
         return Exhibit(name, f"{self.word}: the occurrences", columns, rows, (self._drawn_from(),))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        occurrences = [
+            {
+                "sentence": o.sentence,
+                "form": o.form,
+                "sense": o.sense,
+                "points": [layer[i] for layer in self.points],
+            }
+            for i, o in enumerate(self.occurrences)
+        ]
+        return {
+            "word": self.word,
+            "separation": self.separation,
+            "chance": self.chance,
+            "variance": self.variance,
+            "senses": dict(self.senses),
+            "occurrences": occurrences,
+        }
 
     def _drawn_from(self) -> str:
         forms = "one form" if self.forms == 1 else f"{self.forms} forms"
@@ -150,8 +155,57 @@ class PolysemyResult:
         legend_below(figure, drawn)
 
 
+def polysemy(
+    model: Model,
+    word: str,
+    *,
+    corpus: str | Path | None = None,
+    senses: str | Path | None = None,
+    tagged: str | Path | SenseCorpus | None = None,
+    forms: Collection[str] = (),
+    limit: int = LIMIT,
+    seed: int = 0,
+    tokenizer: str | None = None,
+    on_progress: OnProgress = silent,
+) -> PolysemyResult:
+    """The occurrences of a word, found in what is given, as every layer sees them.
+
+    corpus      plain text: senses unknown. The first `limit` occurrences of the word, or of its other `forms`.
+    senses      a file of word pairs, or en or ko: two senses. Alone, or beside a corpus.
+    tagged      a sense-tagged corpus, X.data.xml with its keys beside it, or what `read_senses` read: `limit`
+                occurrences by the `seed`, of the word as a dictionary has it.
+    tokenizer   instead of the model's own, for a model given by its name.
+    """
+    given = [source for source in (corpus, senses, tagged) if source is not None]
+    if len(given) != 1 and (not given or tagged is not None):
+        found = len(given) or "none of them"
+        raise UserError(
+            "expected a sense-tagged corpus (--tagged), or plain text (--corpus) or senses (--senses) or these "
+            f"two, found {found}"
+        )
+    if forms and corpus is None:
+        raise UserError("other forms (--form) go with plain text (--corpus): elsewhere the word is marked")
+    elmo = open_model(model, tokenizer)
+    paths = [source.path if isinstance(source, SenseCorpus) else Path(source) for source in given]
+    source = " and ".join(path.name for path in paths)
+    if tagged is not None:
+        read = tagged if isinstance(tagged, SenseCorpus) else read_senses(tagged)
+        occurrences = occurrences_in_tagged(read, word, limit=limit, seed=seed)
+        source += f", seed {seed}"
+    else:
+        known = [] if senses is None else occurrences_in_pairs(elmo, senses, word)
+        unknown = [] if corpus is None else occurrences_in_text(elmo, corpus, word, forms=forms, limit=limit)
+        occurrences = known + unknown
+    return view_word(elmo, word, occurrences, source=source, on_progress=on_progress)
+
+
 def view_word(
-    elmo: Elmo, word: str, occurrences: Sequence[Occurrence], *, source: str = "", report: Report = silent
+    elmo: Elmo,
+    word: str,
+    occurrences: Sequence[Occurrence],
+    *,
+    source: str = "",
+    on_progress: OnProgress = silent,
 ) -> PolysemyResult:
     """The occurrences of a word as every layer sees them. `source` is named in the notes."""
     if len(occurrences) < 2:
@@ -159,15 +213,16 @@ def view_word(
             f"expected two occurrences or more of {word!r}{f' in {source}' if source else ''}, found "
             f"{len(occurrences)}: give a longer text, or another word or form"
         )
-    vectors = _vectors(elmo, occurrences, report)  # [L, N, D]
-    seen = [principal_plane(layer) for layer in vectors]
-    parted = separation(vectors, [occurrence.sense for occurrence in occurrences])
+    marked = [occurrence.marked for occurrence in occurrences]
+    layers = word_vectors(elmo, marked, on_progress).swapaxes(0, 1)  # [L, N, D]
+    planes = [principal_plane(vectors) for vectors in layers]
+    parted = separation(layers, [occurrence.sense for occurrence in occurrences])
     return PolysemyResult(
         word=word,
         source=source,
         occurrences=tuple(occurrences),
-        points=tuple(tuple((float(x), float(y)) for x, y in points) for points, _ in seen),
-        variance=tuple(share for _, share in seen),
+        points=tuple(tuple((float(x), float(y)) for x, y in points) for points, _ in planes),
+        variance=tuple(share for _, share in planes),
         separation=None if parted is None else parted[0],
         chance=None if parted is None else parted[1],
     )
@@ -191,11 +246,11 @@ def principal_plane(vectors: NDArray[np.floating[Any]]) -> tuple[NDArray[np.floa
 
 
 def separation(
-    vectors: NDArray[np.floating[Any]], senses: Sequence[str | None]
+    layers: NDArray[np.floating[Any]], senses: Sequence[str | None]
 ) -> tuple[tuple[float, ...], float] | None:
     """[L, N, D] -> the share, by layer, of occurrences whose nearest other has their sense; and that by chance.
 
-    A sense that occurs once cannot be right: it is not asked for, but may be the nearest. None where fewer than
+    A sense that occurs once cannot be correct: it is not asked for, but may be the nearest. None where fewer than
     two senses are known or none occurs twice.
     """
     known = [i for i, sense in enumerate(senses) if sense is not None]
@@ -205,95 +260,11 @@ def separation(
     if len(set(named)) < 2 or not asked.any():
         return None
     shares = []
-    for near in cosines(vectors[:, known].swapaxes(0, 1).astype(np.float32)):
+    for near in cosines(layers[:, known].swapaxes(0, 1).astype(np.float32)):
         np.fill_diagonal(near, -np.inf)
         nearest = near >= near.max(axis=1, keepdims=True) - LIKE
         shares.append(float(((nearest & same).sum(axis=1) / nearest.sum(axis=1))[asked].mean()))
     return tuple(shares), float(same.sum(axis=1)[asked].mean() / (len(known) - 1))
-
-
-def occurrences_in_text(
-    elmo: Elmo,
-    path: str | Path,
-    word: str,
-    *,
-    forms: Collection[str] = (),
-    limit: int = LIMIT,
-    split: bool | None = None,
-) -> list[Occurrence]:
-    """The first `limit` sentences with a token that is the word, or one of `forms`, in any case; senses unknown.
-
-    split   lines are paragraphs, to be split into sentences; by default unless white space parts the tokens.
-    """
-    wanted = {_folded(form) for form in (word, *forms)}
-    splits = elmo.tokenizer.name != "whitespace" if split is None else split
-
-    def found() -> Iterator[Occurrence]:
-        with LineReader(path) as lines:
-            for line in lines:
-                text = _folded(line.text)
-                if not any(form in text for form in wanted):
-                    continue
-                for sentence in elmo.tokenizer.sentences(line.text) if splits else [line.text]:
-                    tokens = elmo.tokens(sentence)
-                    place = next((i for i, token in enumerate(tokens) if _folded(token) in wanted), None)
-                    if place is not None:
-                        yield Occurrence(tokens, place, place + 1)
-
-    return list(islice(found(), limit))
-
-
-def occurrences_in_pairs(elmo: Elmo, path: str | Path, word: str) -> list[Occurrence]:
-    """All contexts of a word in a file of pairs, with their glosses as senses."""
-    pairs = read_pairs(path)
-    entries = [pair for pair in pairs if _folded(pair.word) == _folded(word)]
-    if not entries:
-        raise UserError(f"{path}: no entry for the word {word!r}: {suggest(word, {pair.word for pair in pairs})}")
-    return [
-        Occurrence(*read_marked(elmo, context), gloss)
-        for pair in entries
-        for gloss, contexts in zip(pair.glosses, pair.contexts)
-        for context in contexts
-    ]
-
-
-def occurrences_in_tagged(
-    corpus: SenseCorpus, lemma: str, *, limit: int | None = LIMIT, seed: int = 0
-) -> list[Occurrence]:
-    """A lemma's instances with their first gold sense; no more than `limit`, chosen by the seed."""
-    wanted = lemma.lower().replace(" ", "_")
-    instances = [
-        Occurrence(sentence.tokens, i.start, i.end, _sense_name(corpus.keys[i.id][0]))
-        for sentence in corpus.sentences
-        for i in sentence.instances
-        if i.lemma == wanted
-    ]
-    if not instances:
-        lemmas = {instance.lemma for sentence in corpus.sentences for instance in sentence.instances}
-        near = suggest(wanted, lemmas)
-        hint = near if near.startswith("did") else "give the word as a dictionary has it"
-        raise UserError(f"{corpus.name}: no instance of the lemma {wanted!r}: {hint}")
-    return sample(instances, limit, seed)
-
-
-def _sense_name(key: str) -> str:
-    """bank%1:14:00:: -> bank%1:14:00:: (noun)"""
-    kind = POS.get(key.rpartition("%")[2][:1])
-    return f"{key} ({kind.lower()})" if kind else key
-
-
-def _folded(text: str) -> str:
-    return unicodedata.normalize("NFC", text).casefold()
-
-
-def _vectors(elmo: Elmo, occurrences: Sequence[Occurrence], report: Report) -> NDArray[np.float32]:
-    """[L, N, D]; several tokens' mean."""
-    arrays = elmo.stream([occurrence.tokens for occurrence in occurrences], layers="all")
-    found = [
-        array[:, occurrence.start : occurrence.end].mean(axis=1)
-        for array, occurrence in zip(watched(arrays, len(occurrences), "embedding", report), occurrences)
-    ]
-    return np.stack(found, axis=1)
 
 
 def _scatter(
@@ -302,7 +273,7 @@ def _scatter(
     occurrences: Sequence[Occurrence],
     numbers: dict[str, int],
 ) -> list[Any]:
-    """One colour and marker a sense; small grey dots for the rare ones, and for those that are not known."""
+    """One colour and marker per sense; small grey dots for the rare ones, and for those that are not known."""
     kinds = [None if occurrence.sense is None else numbers.get(occurrence.sense, -1) for occurrence in occurrences]
     named = {number: f"{number + 1}  {sense}" for sense, number in numbers.items()}
     drawn = []

@@ -6,18 +6,22 @@ Files are TSV with a header, such as the Korean movie reviews of NSMC: id, docum
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from elmokit.analysis.probes.linear import L2, Features, fit
+from elmokit.analysis.model import Model, open_model
+from elmokit.analysis.probes.linear import L2, Features, accuracies
+from elmokit.analysis.sample import sample
 from elmokit.config import suggest
-from elmokit.embed.arrays import Report, sample, sentence_vectors, silent
-from elmokit.embed.embedder import Elmo
+from elmokit.embed.arrays import sentence_vectors
 from elmokit.errors import UserError
-from elmokit.show.exhibit import Exhibit, draw_probe, layer_name, percent
+from elmokit.progress import OnProgress, silent
+from elmokit.show.exhibit import Exhibit, layer_name, percent
+from elmokit.show.figures import draw_probe
 from elmokit.text.corpus import LineReader
 
 
@@ -56,9 +60,13 @@ class TextProbeResult:
             draw=lambda figure: draw_probe(figure, names, scores, baselines),
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)
+
 
 def probe_text(
-    elmo: Elmo,
+    model: Model,
     train: str | Path,
     dev: str | Path,
     *,
@@ -67,31 +75,35 @@ def probe_text(
     l2: float = L2,
     limit: int | None = None,
     seed: int = 0,
-    report: Report = silent,
+    tokenizer: str | None = None,
+    on_progress: OnProgress = silent,
 ) -> TextProbeResult:
-    """`limit`: use so many training examples at most, chosen by the seed. The development set is always whole."""
+    """
+    train, dev   TSV files with a header, which names the two columns.
+    l2           the penalty on the probe's squared weights.
+    limit        use so many training examples at most, chosen by the seed. The development set is always whole.
+    tokenizer    instead of the model's own, for a model given by its name.
+    """
+    elmo = open_model(model, tokenizer)
     learned = sample(read_labelled(train, text_column, label_column), limit, seed)
     heldout = read_labelled(dev, text_column, label_column)
     numbers = {label: i for i, label in enumerate(sorted({example.label for example in learned}))}
     if len(numbers) < 2:
         raise UserError(f"{train}: expected two different labels or more, found {sorted(numbers)}")
     labels = np.array([numbers[example.label] for example in learned])
-    wanted = np.array([numbers.get(example.label, -1) for example in heldout])
+    gold = np.array([numbers.get(example.label, -1) for example in heldout])
+    train_layers = sentence_vectors(elmo, [example.text for example in learned], "embedding train", on_progress)
+    dev_layers = sentence_vectors(elmo, [example.text for example in heldout], "embedding dev", on_progress)
 
-    train_vectors = sentence_vectors(elmo, [example.text for example in learned], "embedding train", report)
-    dev_vectors = sentence_vectors(elmo, [example.text for example in heldout], "embedding dev", report)
-    found: list[float] = []
+    def features() -> Iterator[tuple[Features, Features]]:
+        yield from zip(train_layers, dev_layers)
+        yield np.concatenate(train_layers, axis=1), np.concatenate(dev_layers, axis=1)
 
-    def probe(here: Features, there: Features) -> float:
-        report("fitting", len(found), elmo.layers + 1)
-        found.append(fit(here, labels, len(numbers), l2).accuracy(there, wanted))
-        report("fitting", len(found), elmo.layers + 1)
-        return found[-1]
-
+    *by_layer, concatenated = accuracies(features(), elmo.layers + 1, labels, gold, len(numbers), l2, on_progress)
     usual = Counter(example.label for example in learned).most_common(1)[0][0]
     return TextProbeResult(
-        by_layer=tuple(probe(here, there) for here, there in zip(train_vectors, dev_vectors)),
-        concatenated=probe(np.concatenate(train_vectors, axis=1), np.concatenate(dev_vectors, axis=1)),
+        by_layer=tuple(by_layer),
+        concatenated=concatenated,
         baseline=sum(example.label == usual for example in heldout) / len(heldout),
         classes=len(numbers),
         train_examples=len(learned),

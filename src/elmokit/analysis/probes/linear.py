@@ -1,4 +1,4 @@
-"""The linear probe: multinomial logistic regression, fitted to the bottom by L-BFGS. Nothing in it is random.
+"""The linear probe: multinomial logistic regression by L-BFGS, to the minimum. Nothing in it is random.
 
 Features are standardized by the training set's mean and variance. What is minimized is
 
@@ -16,7 +16,7 @@ Shapes: N examples, D features, K classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from elmokit.errors import UserError
+from elmokit.progress import OnProgress, silent, watched
 
 Features = NDArray[np.floating[Any]]
 Labels = Sequence[int] | NDArray[np.integer[Any]]
@@ -55,21 +56,21 @@ class LinearProbe:
         _check_features(features)
         if features.shape[1] != len(self.mean):
             raise UserError(
-                f"features: expected {len(self.mean)} a row, as in training, found {features.shape[1]}"
+                f"features: expected {len(self.mean)} per row, as in training, found {features.shape[1]}"
             )
-        found = np.empty(len(features), dtype=np.int64)
+        predicted = np.empty(len(features), dtype=np.int64)
         for start in range(0, len(features), ROWS):
             rows = torch.from_numpy(features[start : start + ROWS].astype(np.float32))
             scores = ((rows - self.mean) / self.scale) @ self.weights + self.bias
-            found[start : start + ROWS] = scores.argmax(dim=1).numpy()
-        return found
+            predicted[start : start + ROWS] = scores.argmax(dim=1).numpy()
+        return predicted
 
     def accuracy(self, features: Features, labels: Labels) -> float:
-        """The share of right predictions, 0 to 1. A label that training did not have (-1) is never right."""
-        wanted = np.asarray(labels)
-        if len(wanted) != len(features) or not len(wanted):
-            raise UserError(f"expected as many labels as features, found {len(wanted)} and {len(features)}")
-        return float((self.predict(features) == wanted).mean())
+        """The share of correct predictions, 0 to 1. A label that training did not have (-1) is never predicted."""
+        gold = np.asarray(labels)
+        if len(gold) != len(features) or not len(gold):
+            raise UserError(f"expected as many labels as features, found {len(gold)} and {len(features)}")
+        return float((self.predict(features) == gold).mean())
 
 
 def fit(
@@ -83,13 +84,13 @@ def fit(
 ) -> LinearProbe:
     """features [N, D] (float16 or wider), labels [N] from 0 to classes - 1."""
     _check_features(features)
-    wanted = torch.from_numpy(np.asarray(labels, dtype=np.int64))
-    if wanted.shape != (len(features),) or not len(wanted):
-        raise UserError(f"expected one label an example, found {tuple(wanted.shape)} and {len(features)} examples")
-    if classes < 2 or int(wanted.min()) < 0 or int(wanted.max()) >= classes:
+    gold = torch.from_numpy(np.asarray(labels, dtype=np.int64))
+    if gold.shape != (len(features),) or not len(gold):
+        raise UserError(f"expected one label per example, found {tuple(gold.shape)} and {len(features)} examples")
+    if classes < 2 or int(gold.min()) < 0 or int(gold.max()) >= classes:
         raise UserError(
             f"labels: expected two classes or more, numbered from 0 to {classes - 1}, found "
-            f"{int(wanted.min())} to {int(wanted.max())}"
+            f"{int(gold.min())} to {int(gold.max())}"
         )
     if not l2 > 0:
         raise UserError(f"l2: expected a number above 0, found {l2}")
@@ -117,7 +118,7 @@ def fit(
     )
 
     def closure() -> float:
-        loss, slope, bias.grad = _cross_entropy(x, wanted, u, bias)
+        loss, slope, bias.grad = _cross_entropy(x, gold, u, bias)
         pull = l2 / len(x) * (inverse @ u)
         u.grad = slope + pull
         return loss + float((pull * u).sum()) / 2
@@ -132,14 +133,32 @@ def fit(
     return LinearProbe((turn @ u).float(), bias.float(), mean, scale, done, largest <= tolerance)
 
 
+def accuracies(
+    features: Iterable[tuple[Features, Features]],
+    kinds: int,
+    labels: Labels,
+    gold: Labels,
+    classes: int,
+    l2: float = L2,
+    on_progress: OnProgress = silent,
+) -> list[float]:
+    """The accuracy of one probe per kind of features: so many pairs, of the training and the development set.
+
+    labels   of the training examples.
+    gold     of the development examples; -1 is a label that training does not have.
+    """
+    pairs = watched(features, kinds, "fitting", on_progress)
+    return [fit(train, labels, classes, l2).accuracy(dev, gold) for train, dev in pairs]
+
+
 def _cross_entropy(x: Tensor, labels: Tensor, u: Tensor, bias: Tensor) -> tuple[float, Tensor, Tensor]:
     """The mean over the examples, and its gradient by u and bias; sums in float64."""
     single, offset = u.float(), bias.float()
     loss, slope, bias_slope = 0.0, torch.zeros_like(u), torch.zeros_like(bias)
-    for rows, wanted in zip(torch.split(x, ROWS), torch.split(labels[:, None], ROWS)):
+    for rows, gold in zip(torch.split(x, ROWS), torch.split(labels[:, None], ROWS)):
         log_p = torch.addmm(offset, rows, single).log_softmax(dim=1)  # [rows, K]
-        loss -= float(log_p.gather(1, wanted).sum(dtype=torch.float64))
-        error = log_p.exp_().scatter_add_(1, wanted, torch.full(wanted.shape, -1.0))
+        loss -= float(log_p.gather(1, gold).sum(dtype=torch.float64))
+        error = log_p.exp_().scatter_add_(1, gold, torch.full(gold.shape, -1.0))
         slope += rows.T @ error
         bias_slope += error.sum(dim=0, dtype=torch.float64)
     return loss / len(x), slope.div_(len(x)), bias_slope.div_(len(x))

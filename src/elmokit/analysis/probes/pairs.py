@@ -5,10 +5,10 @@ A file is a JSON list of
     {"word": "bank", "senses": [{"gloss": "of a river", "contexts": ["He sat on the [bank] .", "..."]},
                                 {"gloss": "for money", "contexts": ["She works at a [bank] .", "..."]}]}
 
-with two senses an entry and two contexts or more a sense. Each context is a question: it is right if its word's
-mean cosine to the other contexts of its sense is above that to the contexts of the other sense. A word is told
-apart if, over all its contexts, the mean cosine within senses is above that between them. Equal ones count half,
-so the token layer, which sees the word alone, has 50 % of both by construction.
+with two senses per entry and two contexts or more per sense. Each context is a question: it is answered correctly
+if its word's mean cosine to the other contexts of its sense is above that to the contexts of the other sense. A
+word is told apart if, over all its contexts, the mean cosine within senses is above that between them. Equal ones
+count half, so the token layer, which sees the word alone, has 50 % of both by construction.
 
 Two such files are bundled, 100 English words and 60 Korean ones, under the names en and ko.
 """
@@ -16,7 +16,7 @@ Two such files are bundled, 100 English words and 60 Korean ones, under the name
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,10 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmokit.analysis.contexts.marked import MarkedSentence, cosines, read_marked, word_vectors
+from elmokit.analysis.model import Model, open_model
 from elmokit.data import WORD_PAIRS
 from elmokit.embed.embedder import Elmo
 from elmokit.errors import UserError
-from elmokit.show.exhibit import Cell, Exhibit, draw_bars, percent
+from elmokit.progress import OnProgress, silent
+from elmokit.show.exhibit import Cell, Exhibit, percent
+from elmokit.show.figures import draw_bars
 from elmokit.text.corpus import LineReader
 
 LIKE = 1e-6  # mean cosines that differ by less are equal
@@ -41,7 +44,7 @@ class SensePair(NamedTuple):
 
 @dataclass(frozen=True)
 class PairScore:
-    """Shares of right questions, 0 to 1."""
+    """Shares of questions that are answered correctly, 0 to 1."""
 
     word: str
     by_layer: tuple[float, ...]  # the token layer first
@@ -59,18 +62,18 @@ class PairsProbeResult:
     words: tuple[PairScore, ...]
 
     def exhibit(self) -> Exhibit:
-        layers = [*(f"layer {layer}" for layer in range(len(self.by_layer))), "mean of the layers"]
+        names = [*(f"layer {layer}" for layer in range(len(self.by_layer))), "mean of the layers"]
         totals = {
             "contexts nearer to their own sense": [percent(share) for share in (*self.by_layer, self.mean)],
             "words told apart": [percent(share) for share in (*self.told_apart, self.told_apart_mean)],
         }
         shares = [(score.word, [percent(s) for s in (*score.by_layer, score.mean)]) for score in self.words]
-        rows: list[tuple[Cell, ...]] = [(name, *values) for name, values in [*totals.items(), *shares]]
+        rows: list[tuple[Cell, ...]] = [(row, *values) for row, values in [*totals.items(), *shares]]
         above = [str(layer) for layer, share in enumerate(self.by_layer) if share > 0.5]
         return Exhibit(
             name="pairs",
             title="Two senses of one word, by layer",
-            columns=("word", *(f"{layer} (%)" for layer in layers)),
+            columns=("word", *(f"{name} (%)" for name in names)),
             rows=tuple(rows),
             notes=(
                 f"{len(self.words):,} words, {self.questions:,} contexts; nothing is random",
@@ -82,9 +85,13 @@ class PairsProbeResult:
                 ),
             ),
             draw=lambda figure: draw_bars(
-                figure, layers, totals, xlabel="representation", ylabel="share (%)", lines={"chance": 50.0}
+                figure, names, totals, xlabel="representation", ylabel="share (%)", lines={"chance": 50.0}
             ),
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)
 
 
 def bundled(name: str | Path) -> bool:
@@ -96,25 +103,30 @@ def pairs_file(name: str | Path) -> Path:
     return WORD_PAIRS / f"{name}.json" if bundled(name) else Path(name)
 
 
-def probe_pairs(elmo: Elmo, path: str | Path) -> PairsProbeResult:
-    """A file's path, or en or ko: the bundled words."""
-    pairs = read_pairs(path)
+def probe_pairs(
+    model: Model, path: str | Path, *, tokenizer: str | None = None, on_progress: OnProgress = silent
+) -> PairsProbeResult:
+    """
+    path        a file, or en or ko: the bundled words.
+    tokenizer   instead of the model's own, for a model given by its name.
+    """
+    elmo, pairs = open_model(model, tokenizer), read_pairs(path)
     marked = [_marked(elmo, pair, f"{path}, entry {i}") for i, pair in enumerate(pairs, start=1)]
-    vectors = word_vectors(elmo, [sentence for sentences in marked for sentence in sentences])  # [S, L, D]
-    words, right, apart, at = [], [], [], 0
+    vectors = word_vectors(elmo, [sentence for sentences in marked for sentence in sentences], on_progress)
+    words, correct, apart, at = [], [], [], 0
     for pair, sentences in zip(pairs, marked):
-        here = vectors[at : at + len(sentences)]
+        own = vectors[at : at + len(sentences)]  # [S, L, D]
         at += len(sentences)
-        answers = right_answers(here, len(pair.contexts[0]))
-        right.append(answers)
-        apart.append(told_apart(here, len(pair.contexts[0])))
+        answers = correct_answers(own, len(pair.contexts[0]))
+        correct.append(answers)
+        apart.append(told_apart(own, len(pair.contexts[0])))
         words.append(PairScore(pair.word, *_shares(answers), answers.shape[1]))
-    answers = np.concatenate(right, axis=1)
+    answers = np.concatenate(correct, axis=1)
     return PairsProbeResult(*_shares(answers), *_shares(np.stack(apart, axis=1)), answers.shape[1], tuple(words))
 
 
-def right_answers(vectors: NDArray[np.float32], first: int) -> NDArray[np.float64]:
-    """[S, L, D], those of the first sense before those of the second -> [L + 1, S]: 1 right, 0 wrong, 0.5 equal.
+def correct_answers(vectors: NDArray[np.float32], first: int) -> NDArray[np.float64]:
+    """[S, L, D], the first sense's contexts before the second's -> [L + 1, S]: 1 correct, 0 wrong, 0.5 equal.
 
     The last row is that of the mean of the layers.
     """
@@ -125,7 +137,7 @@ def right_answers(vectors: NDArray[np.float32], first: int) -> NDArray[np.float6
 
 
 def told_apart(vectors: NDArray[np.float32], first: int) -> NDArray[np.float64]:
-    """As `right_answers`, of the word as a whole: [S, L, D] -> [L + 1]."""
+    """As `correct_answers`, of the word as a whole: [S, L, D] -> [L + 1]."""
     by_layer, own, other = _cosines(vectors, first)
     return _above((by_layer * own).sum(axis=(1, 2)) / own.sum(), (by_layer * other).sum(axis=(1, 2)) / other.sum())
 
@@ -153,7 +165,7 @@ def _marked(elmo: Elmo, pair: SensePair, where: str) -> list[MarkedSentence]:
     """All contexts, those of the first sense first; the marked word must be one and the same."""
     try:
         sentences = [read_marked(elmo, context) for contexts in pair.contexts for context in contexts]
-    except ValueError as error:
+    except UserError as error:
         raise UserError(f"{where} ({pair.word!r}): {error}") from None
     for sentence in sentences:
         if sentence.word != sentences[0].word:
@@ -193,6 +205,6 @@ def _pair(entry: Any, where: str) -> SensePair:
         if not isinstance(sense.get("gloss"), str):
             raise UserError(f"{where}: expected a gloss for each sense, found none in {str(sense)[:60]}")
         if len(contexts) < 2:
-            raise UserError(f"{where}: expected two contexts or more a sense, found {len(contexts)}")
+            raise UserError(f"{where}: expected two contexts or more per sense, found {len(contexts)}")
     first, second = senses
     return SensePair(entry["word"], (first["gloss"], second["gloss"]), (first["contexts"], second["contexts"]))

@@ -1,4 +1,7 @@
-"""Files of the unified WSD framework (Raganato et al. 2017), X.data.xml and X.gold.key.txt, and of WordNet."""
+"""Sense-tagged corpora: X.data.xml and X.gold.key.txt of the unified WSD framework, and WordNet's first senses.
+
+The framework is that of Raganato et al. 2017.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,14 @@ class SenseSentence(NamedTuple):
 
 
 class SenseCorpus(NamedTuple):
-    name: str
+    path: Path
     sentences: list[SenseSentence]
-    keys: dict[str, list[str]]  # an instance's right senses
+    keys: dict[str, list[str]]  # an instance's gold senses
+
+    @property
+    def name(self) -> str:
+        """semcor of semcor.data.xml.xz"""
+        return _plain_name(self.path).removesuffix(DATA)
 
 
 def read_senses(data: str | Path, keys: str | Path | None = None) -> SenseCorpus:
@@ -42,20 +50,20 @@ def read_senses(data: str | Path, keys: str | Path | None = None) -> SenseCorpus
     instances = [instance.id for sentence in sentences for instance in sentence.instances]
     if not instances:
         raise UserError(f"{data}: expected sentences with <instance> elements, found none")
-    right = _read_keys(keys)
-    missing = [instance for instance in instances if instance not in right]
+    gold = _read_keys(keys)
+    missing = [instance for instance in instances if instance not in gold]
     if missing:
         raise UserError(
             f"{keys}: expected a key for each instance of {data}, found none for {len(missing)} of "
             f"{len(instances)}, such as {missing[0]}: are these two files of the same corpus?"
         )
-    if len(right) != len(instances):
-        other = next(iter(right.keys() - set(instances)), instances[0])
+    if len(gold) != len(instances):
+        other = next(iter(gold.keys() - set(instances)), instances[0])
         raise UserError(
-            f"{data}: expected each of the {len(right)} instances of {keys} once, found {len(instances)}; "
+            f"{data}: expected each of the {len(gold)} instances of {keys} once, found {len(instances)}; "
             f"{other} is missing or there twice"
         )
-    return SenseCorpus(_plain_name(data).removesuffix(DATA), sentences, right)
+    return SenseCorpus(data, sentences, gold)
 
 
 def read_wordnet_index(path: str | Path) -> dict[tuple[str, str], str]:
@@ -154,8 +162,8 @@ class _Reader:
             if self._sentence is None or self._text is not None:
                 where = "outside a <sentence>" if self._sentence is None else "inside another token"
                 raise UserError(self._here(f"a <{tag}> {where}"))
-            wanted = ("id", "lemma", "pos") if tag == "instance" else ()
-            if absent := [name for name in wanted if not attributes.get(name)]:
+            needed = ("id", "lemma", "pos") if tag == "instance" else ()
+            if absent := [name for name in needed if not attributes.get(name)]:
                 raise UserError(self._here(f"expected an <instance> with id, lemma and pos, found no {absent[0]}"))
             self._text, self._attributes = [], attributes
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from elmokit.analysis.model import Model, open_model
 from elmokit.analysis.probes.sense_corpus import (
     Instance,
     SenseCorpus,
@@ -25,14 +26,17 @@ from elmokit.analysis.probes.sense_corpus import (
     read_senses,
     read_wordnet_index,
 )
-from elmokit.embed.arrays import Report, sample, silent, watched
+from elmokit.analysis.sample import sample
 from elmokit.embed.embedder import Elmo
 from elmokit.errors import UserError
-from elmokit.show.exhibit import Exhibit, draw_bars, layer_name, pattern_note, percent
+from elmokit.progress import OnProgress, silent, watched
+from elmokit.show.exhibit import Exhibit, layer_name, pattern_note, percent
+from elmokit.show.figures import draw_bars
 
 LIKE = 1e-6  # cosines that differ by less are equal
 
 Lemma = tuple[str, str]  # and its part of speech
+Corpus = str | Path | SenseCorpus
 
 
 class Score(NamedTuple):
@@ -44,7 +48,9 @@ class Score(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SenseProbeResult:
+class SenseTestResult:
+    """On one test set."""
+
     by_layer: tuple[Score, ...]  # the token layer first
     mean: Score  # of the mean of the layers
     most_frequent: Score  # the most frequent sense in training, else WordNet's first
@@ -57,10 +63,11 @@ class SenseProbeResult:
     senses: int  # of the training text
     seed: int
 
-    def exhibit(self) -> Exhibit:
-        return senses_exhibit([self])
+    def size(self) -> str:
+        return f"{self.test}: {self.instances:,} instances, {self.unseen:,} of a lemma not in training"
 
-    def _patterns(self) -> list[str]:
+    def patterns(self) -> list[str]:
+        """Whether what the paper found is found here."""
         name, score = "most frequent sense in training", self.most_frequent
         if self.first_sense is not None:
             name, score = "first sense of WordNet", self.first_sense
@@ -75,39 +82,55 @@ class SenseProbeResult:
         return notes
 
 
-def senses_exhibit(results: Sequence[SenseProbeResult]) -> Exhibit:
-    """Table 5 of the paper: one probe's results, a column a test set."""
-    if not results:
-        raise UserError("expected the results of one test set or more, found none")
-    one = results[0]
-    names = [*map(layer_name, range(len(one.by_layer))), "mean of the layers"]
-    scores = {
-        name: [percent((*result.by_layer, result.mean)[row].f1) for result in results]
-        for row, name in enumerate(names)
-    }
-    baselines = {"most frequent sense in training": [percent(result.most_frequent.f1) for result in results]}
-    if all(result.first_sense is not None for result in results):
-        baselines["first sense of WordNet"] = [percent(r.first_sense.f1) for r in results if r.first_sense]
-    tests = [result.test for result in results]
-    return Exhibit(
-        name="wsd",
-        title="Word senses by the nearest sense in training, by layer",
-        columns=("representation", *(f"{test}: F1 (%)" for test in tests)),
-        rows=tuple((name, *values) for name, values in (scores | baselines).items()),
-        notes=(
-            f"{one.train_sentences:,} training sentences, {one.train_instances:,} instances, "
-            f"{one.senses:,} senses; seed {one.seed}",
-            *(f"{r.test}: {r.instances:,} instances, {r.unseen:,} of a lemma not in training" for r in results),
-            *(note for result in results for note in result._patterns()),
-            "In the paper, on all test sets: first sense 65.9, layer 1 67.4, layer 2 69.0.",
-        ),
-        draw=lambda figure: draw_bars(figure, tests, scores, xlabel="test set", ylabel="F1 (%)", lines=baselines),
-        paper="Table 5",
-    )
+@dataclass(frozen=True)
+class SenseProbeResult:
+    """Of one training text, on one test set or more."""
+
+    tests: tuple[SenseTestResult, ...]
+
+    def exhibit(self) -> Exhibit:
+        """Table 5 of the paper: a column per test set."""
+        results, one = self.tests, self.tests[0]
+        names = [*map(layer_name, range(len(one.by_layer))), "mean of the layers"]
+        scores = {
+            name: [percent((*result.by_layer, result.mean)[row].f1) for result in results]
+            for row, name in enumerate(names)
+        }
+        baselines = {"most frequent sense in training": [percent(result.most_frequent.f1) for result in results]}
+        if all(result.first_sense is not None for result in results):
+            baselines["first sense of WordNet"] = [percent(r.first_sense.f1) for r in results if r.first_sense]
+        tests = [result.test for result in results]
+        return Exhibit(
+            name="wsd",
+            title="Word senses by the nearest sense in training, by layer",
+            columns=("representation", *(f"{test}: F1 (%)" for test in tests)),
+            rows=tuple((name, *values) for name, values in (scores | baselines).items()),
+            notes=(
+                f"{one.train_sentences:,} training sentences, {one.train_instances:,} instances, "
+                f"{one.senses:,} senses; seed {one.seed}",
+                *(result.size() for result in results),
+                *(note for result in results for note in result.patterns()),
+                "In the paper, on all test sets: first sense 65.9, layer 1 67.4, layer 2 69.0.",
+            ),
+            draw=lambda figure: draw_bars(
+                figure, tests, scores, xlabel="test set", ylabel="F1 (%)", lines=baselines
+            ),
+            paper="Table 5",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON; scores have the names of their parts."""
+        return {"tests": [{f.name: _plain(getattr(test, f.name)) for f in fields(test)} for test in self.tests]}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Score):
+        return value._asdict()
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
 
 
 class SenseProbe:
-    """The senses of a training text: read once, asked for any number of test sets."""
+    """The senses of a training text: embedded once, asked for any number of test sets."""
 
     def __init__(
         self,
@@ -117,7 +140,7 @@ class SenseProbe:
         *,
         limit: int | None = None,
         seed: int = 0,
-        report: Report = silent,
+        on_progress: OnProgress = silent,
     ) -> None:
         self.elmo, self.first_senses, self.seed = elmo, first_senses or {}, seed
         self.sentences = sample([s for s in train.sentences if s.instances], limit, seed)
@@ -129,29 +152,29 @@ class SenseProbe:
         self.senses = {lemma: [sense for sense, _ in c.most_common()] for lemma, c in counts.items()}
         self._rows = {sense: row for row, sense in enumerate(dict.fromkeys(s for c in counts.values() for s in c))}
         sums = np.zeros((elmo.layers + 1, len(self._rows), elmo.width), dtype=np.float32)
-        for instance, vectors in _occurrences(elmo, self.sentences, "embedding train", report):
+        for instance, vectors in _occurrences(elmo, self.sentences, "embedding train", on_progress):
             for sense in train.keys[instance.id]:
                 sums[:, self._rows[sense]] += vectors
         # Of sums or of means: the cosine is the same.
         lengths = np.linalg.norm(sums, axis=-1, keepdims=True)
         self._units = np.divide(sums, lengths, out=sums, where=lengths > 0)  # [L + 1, S, D]
 
-    def evaluate(self, test: SenseCorpus, report: Report = silent) -> SenseProbeResult:
+    def evaluate(self, test: SenseCorpus, on_progress: OnProgress = silent) -> SenseTestResult:
         instances = [instance for sentence in test.sentences for instance in sentence.instances]
-        nearest: list[dict[str, str]] = [{} for _ in self._units]
-        for instance, vectors in _occurrences(self.elmo, test.sentences, f"embedding {test.name}", report):
+        nearest: list[dict[str, str]] = [{} for _ in self._units]  # of each layer and their mean: the predictions
+        for instance, vectors in _occurrences(self.elmo, test.sentences, f"embedding {test.name}", on_progress):
             senses = self.senses.get((instance.lemma, instance.pos))
             if senses is None:
                 continue
             rows = [self._rows[sense] for sense in senses]
-            for answers, units, vector in zip(nearest, self._units, vectors):
+            for predicted, units, vector in zip(nearest, self._units, vectors):
                 cosines = units[rows] @ (vector / (np.linalg.norm(vector) or 1.0))
-                answers[instance.id] = senses[int(np.argmax(cosines >= cosines.max() - LIKE))]
+                predicted[instance.id] = senses[int(np.argmax(cosines >= cosines.max() - LIKE))]
 
         frequent = {i.id: self.senses[i.lemma, i.pos][0] for i in instances if (i.lemma, i.pos) in self.senses}
         first = {i.id: sense for i in instances if (sense := self.first_senses.get((i.lemma, i.pos)))}
         *by_layer, mean, most_frequent = (score(first | own, test.keys) for own in (*nearest, frequent))
-        return SenseProbeResult(
+        return SenseTestResult(
             by_layer=tuple(by_layer),
             mean=mean,
             most_frequent=most_frequent,
@@ -167,43 +190,48 @@ class SenseProbe:
 
 
 def probe_senses(
-    elmo: Elmo,
-    train: str | Path,
-    test: str | Path,
+    model: Model,
+    train: Corpus,
+    tests: Sequence[Corpus],
     *,
     index: str | Path | None = None,
-    train_keys: str | Path | None = None,
-    test_keys: str | Path | None = None,
     limit: int | None = None,
     seed: int = 0,
-    report: Report = silent,
+    on_progress: OnProgress = silent,
 ) -> SenseProbeResult:
     """
-    train, test  X.data.xml of the unified framework, with X.gold.key.txt beside it unless keys are given.
-    index        WordNet's index.sense. Without it, a word that training does not have gets no answer.
-    limit        use so many training sentences at most, chosen by the seed.
+    train, tests  X.data.xml of the unified framework, with X.gold.key.txt beside it; or what `read_senses` read.
+    index         WordNet's index.sense. Without it, a word that training does not have gets no answer.
+    limit         use so many training sentences at most, chosen by the seed.
     """
+    if isinstance(tests, str | Path | SenseCorpus) or not tests:
+        raise UserError(f"tests: expected a list of one test set or more, found {tests!r}")
+    elmo = open_model(model)
+    test_sets = [_opened(test) for test in tests]  # first: they are small, and may be wrong
     first_senses = None if index is None else read_wordnet_index(index)
-    questions = read_senses(test, test_keys)  # first: it is small, and may be wrong
-    probe = SenseProbe(elmo, read_senses(train, train_keys), first_senses, limit=limit, seed=seed, report=report)
-    return probe.evaluate(questions, report)
+    probe = SenseProbe(elmo, _opened(train), first_senses, limit=limit, seed=seed, on_progress=on_progress)
+    return SenseProbeResult(tuple(probe.evaluate(test, on_progress) for test in test_sets))
 
 
-def score(answers: Mapping[str, str], keys: Mapping[str, Sequence[str]]) -> Score:
-    """One answer an instance, or none; right if it is any of the instance's keys."""
-    right = sum(answer in keys[instance] for instance, answer in answers.items())
-    precision = right / len(answers) if answers else 0.0
-    recall = right / len(keys)
-    return Score(precision, recall, 2 * precision * recall / (precision + recall) if right else 0.0)
+def _opened(corpus: Corpus) -> SenseCorpus:
+    return corpus if isinstance(corpus, SenseCorpus) else read_senses(corpus)
+
+
+def score(predicted: Mapping[str, str], gold: Mapping[str, Sequence[str]]) -> Score:
+    """One sense predicted per instance, or none; correct if it is any of the instance's gold ones."""
+    correct = sum(sense in gold[instance] for instance, sense in predicted.items())
+    precision = correct / len(predicted) if predicted else 0.0
+    recall = correct / len(gold)
+    return Score(precision, recall, 2 * precision * recall / (precision + recall) if correct else 0.0)
 
 
 def _occurrences(
-    elmo: Elmo, sentences: Sequence[SenseSentence], stage: str, report: Report
+    elmo: Elmo, sentences: Sequence[SenseSentence], stage: str, on_progress: OnProgress
 ) -> Iterator[tuple[Instance, NDArray[np.float32]]]:
     """Every instance and its vectors [L + 1, D], the mean of its tokens; the last is the mean of the layers."""
-    asked = [sentence for sentence in sentences if sentence.instances]
-    arrays = elmo.stream([sentence.tokens for sentence in asked], layers="all")
-    for array, sentence in zip(watched(arrays, len(asked), stage, report), asked):
+    tagged = [sentence for sentence in sentences if sentence.instances]
+    arrays = elmo.stream([sentence.tokens for sentence in tagged], layers="all")
+    for layers, sentence in zip(watched(arrays, len(tagged), stage, on_progress), tagged):  # [L, T, D]
         for instance in sentence.instances:
-            vectors = array[:, instance.start : instance.end].mean(axis=1)
+            vectors = layers[:, instance.start : instance.end].mean(axis=1)
             yield instance, np.concatenate([vectors, vectors.mean(axis=0, keepdims=True)])

@@ -5,27 +5,27 @@ Files are CoNLL-U, or `token TAB tag` with a blank line between sentences.
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmokit.analysis.probes.linear import L2, Features, fit
-from elmokit.embed.arrays import Report, mean_of_layers, sample, silent, token_vectors
-from elmokit.embed.embedder import Elmo
+from elmokit.analysis.model import Model, open_model
+from elmokit.analysis.probes.linear import L2, Features, accuracies
+from elmokit.analysis.sample import sample
+from elmokit.embed.arrays import mean_of_layers, token_vectors
 from elmokit.errors import UserError
 from elmokit.formats.word_vectors import read_word_vectors
-from elmokit.show.exhibit import Exhibit, draw_probe, layer_name, pattern_note, percent
-from elmokit.text.corpus import Line, LineReader
+from elmokit.progress import OnProgress, silent
+from elmokit.show.exhibit import Exhibit, layer_name, pattern_note, percent
+from elmokit.show.figures import draw_probe
+from elmokit.text.conll import CONLLU_COLUMNS, CONLLU_FORM, read_tabbed
 
-CONLLU_FIELDS = 10
 NAMED = {"upos": 4, "xpos": 5}  # CoNLL-U's columns, from 1
-_ID = re.compile(r"\d+([-.]\d+)?")
 
 
 class Tagged(NamedTuple):
@@ -70,6 +70,10 @@ class TagProbeResult:
             paper="Table 6" if of_paper else "",
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)
+
     def _sizes(self) -> list[str]:
         notes = [
             f"{self.tags} tags; {self.train_tokens:,} tokens to learn, {self.dev_tokens:,} to test, "
@@ -95,7 +99,7 @@ class TagProbeResult:
 
 
 def probe_tags(
-    elmo: Elmo,
+    model: Model,
     train: str | Path,
     dev: str | Path,
     column: str | int = "upos",
@@ -104,14 +108,16 @@ def probe_tags(
     l2: float = L2,
     limit: int | None = None,
     seed: int = 0,
-    report: Report = silent,
+    on_progress: OnProgress = silent,
 ) -> TagProbeResult:
     """
     column   "upos" or "xpos" of CoNLL-U, or a column's number from 1.
     vectors  a file of static word vectors (GloVe, word2vec, fastText), for one more row: words are looked up in
              lower case, and those without a vector are zeros.
+    l2       the penalty on the probe's squared weights.
     limit    use so many training sentences at most, chosen by the seed. The development set is always whole.
     """
+    elmo = open_model(model)
     learned, heldout = sample(read_tagged(train, column), limit, seed), read_tagged(dev, column)
     numbers = {tag: i for i, tag in enumerate(sorted({tag for sentence in learned for tag in sentence.tags}))}
     if len(numbers) < 2:
@@ -119,36 +125,33 @@ def probe_tags(
             f"{train}: expected two different tags or more in column {column}, found {sorted(numbers)}"
         )
     labels = np.array([numbers[tag] for sentence in learned for tag in sentence.tags])
-    wanted = np.array([numbers.get(tag, -1) for sentence in heldout for tag in sentence.tags])
-    words, asked = ([token for s in part for token in s.tokens] for part in (learned, heldout))
-    static = None if vectors is None else _Static(vectors, words + asked)
+    gold = np.array([numbers.get(tag, -1) for sentence in heldout for tag in sentence.tags])
+    train_words, dev_words = ([token for s in part for token in s.tokens] for part in (learned, heldout))
+    static = None if vectors is None else _Static(vectors, train_words + dev_words)
+    train_layers = token_vectors(elmo, [s.tokens for s in learned], "embedding train", on_progress)
+    dev_layers = token_vectors(elmo, [s.tokens for s in heldout], "embedding dev", on_progress)
 
-    train_vectors = token_vectors(elmo, [s.tokens for s in learned], "embedding train", report)
-    dev_vectors = token_vectors(elmo, [s.tokens for s in heldout], "embedding dev", report)
-    fits = elmo.layers + 1 + (static is not None)
-    found: list[float] = []
+    def features() -> Iterator[tuple[Features, Features]]:
+        yield from zip(train_layers, dev_layers)
+        yield mean_of_layers(train_layers), mean_of_layers(dev_layers)
+        if static is not None:
+            yield static(train_words), static(dev_words)
 
-    def probe(here: Features, there: Features) -> float:
-        report("fitting", len(found), fits)
-        found.append(fit(here, labels, len(numbers), l2).accuracy(there, wanted))
-        report("fitting", len(found), fits)
-        return found[-1]
-
-    by_layer = tuple(probe(here, there) for here, there in zip(train_vectors, dev_vectors))
-    mean = probe(mean_of_layers(train_vectors), mean_of_layers(dev_vectors))
+    kinds = elmo.layers + 1 + (static is not None)
+    scores = accuracies(features(), kinds, labels, gold, len(numbers), l2, on_progress)
     return TagProbeResult(
-        by_layer=by_layer,
-        mean=mean,
+        by_layer=tuple(scores[: elmo.layers]),
+        mean=scores[elmo.layers],
         baseline=majority_accuracy(learned, heldout),
-        vectors=None if static is None else probe(static(words), static(asked)),
+        vectors=None if static is None else scores[-1],
         column=str(column),
         tags=len(numbers),
         train_sentences=len(learned),
-        train_tokens=len(words),
+        train_tokens=len(train_words),
         dev_sentences=len(heldout),
-        dev_tokens=len(asked),
-        unknown=_share_outside(asked, set(words)),
-        without_vector=None if static is None else _share_outside([w.lower() for w in asked], static.rows),
+        dev_tokens=len(dev_words),
+        unknown=_share_outside(dev_words, set(train_words)),
+        without_vector=None if static is None else _share_outside([w.lower() for w in dev_words], static.rows),
         l2=l2,
         seed=seed,
     )
@@ -186,56 +189,24 @@ def _share_outside(words: Sequence[str], known: set[str] | dict[str, int]) -> fl
 
 
 def read_tagged(path: str | Path, column: str | int = "upos") -> list[Tagged]:
-    """The file's sentences. CoNLL-U's multiword (1-2) and empty (8.1) lines are left out: they are no words."""
-    with LineReader(path) as reader:
-        lines = list(reader)
-    first = next((line for line in lines if line.text.strip() and not line.text.startswith("#")), None)
-    if first is None:
-        raise UserError(f"{path}: expected tagged sentences, found an empty file")
-    fields = first.text.split("\t")
-    conllu = len(fields) == CONLLU_FIELDS and _ID.fullmatch(fields[0]) is not None
-    word, tag = _columns(path, column, len(fields), conllu)
-    sentences, tokens, tags = [], list[str](), list[str]()
-    for line in [*lines, Line(len(lines) + 1, "")]:
-        # A hashtag may be a token; a comment has no tab, outside CoNLL-U.
-        if line.text.startswith("#") and (conllu or "\t" not in line.text):
-            continue
-        if not line.text.strip():
-            if tokens:
-                sentences.append(Tagged(tokens, tags))
-                tokens, tags = [], []
-            continue
-        here = line.text.split("\t")
-        if len(here) != len(fields) or (conllu and not _ID.fullmatch(here[0])):
-            expected = (
-                "CoNLL-U's 10 columns, an id first"
-                if conllu
-                else f"{len(fields)} columns, as in line {first.number}"
-            )
-            raise UserError(
-                f"{path}, line {line.number}: expected {expected}, with tabs between them, found {len(here)}: "
-                f"{line.text[:60]!r}"
-            )
-        if conllu and not here[0].isdigit():
-            continue
-        if not here[word] or not here[tag]:
-            raise UserError(f"{path}, line {line.number}: expected a word and a tag, found an empty field")
-        tokens.append(here[word])
-        tags.append(here[tag])
-    if not sentences:
-        raise UserError(f"{path}: expected tagged sentences, found none")
-    return sentences
+    """The file's sentences."""
+    conllu, sentences = read_tabbed(path)
+    word, tag = _columns(path, column, len(sentences[0][0].fields), conllu)
+    for line, fields in (row for sentence in sentences for row in sentence):
+        if not fields[word] or not fields[tag]:
+            raise UserError(f"{path}, line {line}: expected a word and a tag, found an empty field")
+    return [Tagged(*([row.fields[at] for row in sentence] for at in (word, tag))) for sentence in sentences]
 
 
 def _columns(path: str | Path, column: str | int, count: int, conllu: bool) -> tuple[int, int]:
     """Where the word and the tag stand, from 0."""
     if count < 2:
         raise UserError(f"{path}: expected CoNLL-U or `token TAB tag` lines, found lines without a tab")
-    word = 2 if conllu else 1
+    word = CONLLU_FORM + 1 if conllu else 1  # from 1
     text = str(column).lower()
     if text in NAMED and not conllu:
         raise UserError(
-            f"{path}: {text} is a column of CoNLL-U, which has {CONLLU_FIELDS}; found {count} columns: "
+            f"{path}: {text} is a column of CoNLL-U, which has {CONLLU_COLUMNS}; found {count} columns: "
             f"give the tags' column by its number, from 1 to {count}"
         )
     if text not in NAMED and not text.isdigit():

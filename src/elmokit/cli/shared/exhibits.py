@@ -1,9 +1,8 @@
-"""What commands with an exhibit share: how it is printed and saved, and how the way to it is watched."""
+"""What commands with an exhibit share: how it is printed and saved, and how far the work is."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,30 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmokit.errors import UserError
+from elmokit.progress import OnProgress, Progress
+from elmokit.show.files import ready_folder
 
 if TYPE_CHECKING:
-    from elmokit.embed.arrays import Report
     from elmokit.show.exhibit import Exhibit
 
 
-def ready_folder(folder: Path | None) -> Path | None:
-    """Made and writable before the work begins: what is refused after it is lost."""
-    if folder is None:
-        return None
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise UserError(f"{folder}: expected a folder to write to, found a file in its place") from None
-    if not os.access(folder, os.W_OK):
-        raise UserError(f"{folder}: expected a folder to write to, found one that may not be written to")
+def _ready(folder: Path | None) -> Path | None:
+    if folder is not None:
+        ready_folder(folder)
     return folder
-
-
-def ready_file(path: Path) -> None:
-    if path.is_dir():
-        raise UserError(f"{path}: expected the name of a file to write, found a folder")
-    ready_folder(path.parent)
 
 
 Save = Annotated[
@@ -42,18 +28,22 @@ Save = Annotated[
     typer.Option(
         metavar="DIR",
         help="Write the table (.csv, .json) and the figure (.png, .svg) to this folder.",
-        callback=ready_folder,
+        callback=_ready,
     ),
 ]
 
 
 def show(exhibit: Exhibit, facts: Mapping[str, object], save: Path | None, as_json: bool) -> None:
-    """The exhibit, or the facts as JSON, on standard output; its files, if wanted, named on standard error."""
+    """The exhibit, or the facts as JSON, on standard output; its files, if asked for, named on standard error."""
     if as_json:
-        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
+        print_json(facts)
     else:
         print_exhibit(exhibit)
     save_exhibits([exhibit], save)
+
+
+def print_json(facts: object) -> None:
+    typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
 
 
 def print_exhibit(exhibit: Exhibit) -> None:
@@ -66,27 +56,32 @@ def print_exhibit(exhibit: Exhibit) -> None:
 
 def save_exhibits(exhibits: Sequence[Exhibit], folder: Path | None) -> None:
     """Write their files, if a folder was given, and say so on standard error."""
-    if folder is None:
-        return
+    if folder is not None:
+        for exhibit in exhibits:
+            tell_written(exhibit.write(folder), [exhibit])
+
+
+def tell_written(files: Sequence[Path], exhibits: Sequence[Exhibit]) -> None:
+    for path in files:
+        typer.echo(f"wrote {path}", err=True)
     for exhibit in exhibits:
-        for path in exhibit.write(folder):
-            typer.echo(f"wrote {path}", err=True)
         for reason in exhibit.left_out():
             typer.echo(f"{exhibit.name}: {reason}", err=True)
 
 
 @contextmanager
-def progress() -> Iterator[Report]:
+def progress() -> Iterator[OnProgress]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Bar(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("reading", total=None)
 
-        def report(stage: str, done: int, total: int) -> None:
-            if bar.tasks[0].description != stage:
-                bar.reset(task, description=stage, total=total)  # a stage has a pace of its own
-            bar.update(task, completed=done, total=total)
+        def on_progress(now: Progress) -> None:
+            if bar.tasks[0].description != now.stage:
+                bar.reset(task, description=now.stage, total=now.total)  # a stage has a pace of its own
+            bar.update(task, completed=now.done, total=now.total)
 
-        yield report
+        yield on_progress

@@ -17,15 +17,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elmokit.errors import UserError
-from elmokit.tasks.srl.propositions import COLUMNS, WORD, plain_brackets
 from elmokit.tasks.task import located
-from elmokit.text.conll import Row
-from elmokit.text.corpus import Line, LineReader
+from elmokit.text import conll
+from elmokit.text.conll import CONLL2012_SPEAKER, END, plain_words, read_conll2012
 
-SPEAKER = 9  # a column, from 0
 NOTHING = "-"
-BEGIN = re.compile(r"#begin document \(.*\)(?:; part \d+)?\s*")
-END = "#end document"
 CELL = re.compile(r"(?P<begins>\()?(?P<cluster>\d+)(?P<ends>\))?")
 
 Mention = tuple[int, int]
@@ -36,7 +32,7 @@ Clusters = Sequence[Sequence[Sequence[int]]]  # of [start, end): tuples, or list
 class Document:
     sentences: list[list[str]]
     clusters: list[list[Mention]] | None  # sorted, by their first mention; None where they are not known
-    speakers: list[str] | None  # one a token, "-" where it has none; None where no token has one
+    speakers: list[str] | None  # one per token, "-" where it has none; None where no token has one
     where: str
     header: str = "#begin document (document); part 000"
     columns: list[list[str]] | None = None  # a token's, but for the last; None where there was no file of columns
@@ -66,67 +62,35 @@ class Document:
 
 
 def read_documents(path: Path) -> list[Document]:
-    documents: list[Document] = []
-    begun: Line | None = None  # of the document that is open
-    sentences: list[list[Row]] = []
-    with LineReader(path) as reader:
-        for line in reader:
-            if line.text.startswith("#"):
-                if BEGIN.fullmatch(line.text) and begun is None:
-                    begun, sentences = line, [[]]
-                elif line.text.startswith(END) and begun is not None:
-                    documents.append(_document(path, begun, [rows for rows in sentences if rows]))
-                    begun = None
-                else:
-                    wanted = "#begin document (name); part 000" if begun is None else END
-                    raise UserError(f"{path}, line {line.number}: expected {wanted!r}, found {line.text[:60]!r}")
-            elif not line.text.strip():
-                sentences.append([])
-            elif begun is None:
-                raise UserError(
-                    f"{path}, line {line.number}: expected '#begin document (name); part 000' before the first "
-                    f"token, found {line.text[:60]!r}"
-                )
-            else:
-                fields = line.text.split()
-                if len(fields) < COLUMNS:
-                    raise UserError(
-                        f"{path}, line {line.number}: expected {COLUMNS} columns or more, the last for "
-                        f"coreference, found {len(fields)}: {line.text[:60]!r}"
-                    )
-                sentences[-1].append(Row(line.number, fields))
-    if begun is not None:
-        raise UserError(f"{path}: expected {END!r} for the document of line {begun.number}, found the file's end")
-    if not documents:
-        raise UserError(f"{path}: expected documents, found none: the file is empty")
-    return documents
+    return [_document(path, document) for document in read_conll2012(path)]
 
 
-def _document(path: Path, begun: Line, sentences: list[list[Row]]) -> Document:
-    if not sentences:
-        raise UserError(f"{path}, line {begun.number}: expected tokens in the document, found none")
+def _document(path: Path, document: conll.Document) -> Document:
+    header, sentences = document
+    assert header is not None
     by_number: dict[str, list[Mention]] = defaultdict(list)
     position = 0
-    for rows in sentences:
-        for cluster, start, end in _mentions(path, rows):
+    for sentence in sentences:
+        for cluster, start, end in _mentions(path, sentence):
             by_number[cluster].append((position + start, position + end))
-        position += len(rows)
-    speakers = [row.fields[SPEAKER] for rows in sentences for row in rows]
+        position += len(sentence)
+    rows = [row for sentence in sentences for row in sentence]
+    speakers = [row.fields[CONLL2012_SPEAKER] for row in rows]
     return Document(
-        [[plain_brackets(row.fields[WORD]) for row in rows] for rows in sentences],
+        [plain_words(sentence) for sentence in sentences],
         joined(by_number.values()),
         speakers if any(speaker != NOTHING for speaker in speakers) else None,
-        located(path, begun.number),
-        begun.text.rstrip(),
-        [row.fields[:-1] for rows in sentences for row in rows],
+        located(path, header.number),
+        header.text.rstrip(),
+        [row.fields[:-1] for row in rows],
     )
 
 
-def _mentions(path: Path, rows: list[Row]) -> list[tuple[str, int, int]]:
+def _mentions(path: Path, sentence: conll.Sentence) -> list[tuple[str, int, int]]:
     """Cluster, start and end; where two mentions of one cluster are open, the later one ends first."""
     found = []
     opened: dict[str, list[int]] = defaultdict(list)
-    for number, (line, fields) in enumerate(rows):
+    for number, (line, fields) in enumerate(sentence):
         for cell in fields[-1].split("|") if fields[-1] != NOTHING else ():
             matched = CELL.fullmatch(cell)
             if matched is None or not (matched["begins"] or matched["ends"]):
@@ -147,8 +111,8 @@ def _mentions(path: Path, rows: list[Row]) -> list[tuple[str, int, int]]:
     for cluster, starts in opened.items():
         if starts:
             raise UserError(
-                f"{path}, line {rows[starts[-1]].line}: coreference: expected a mention of cluster {cluster} to "
-                f"end in its sentence, found no '{cluster})' up to line {rows[-1].line}"
+                f"{path}, line {sentence[starts[-1]].line}: coreference: expected a mention of cluster {cluster} "
+                f"to end in its sentence, found no '{cluster})' up to line {sentence[-1].line}"
             )
     return found
 
@@ -166,7 +130,7 @@ def joined(clusters: Iterable[Iterable[Mention]]) -> list[list[Mention]]:
 
 
 def coreference_column(document: Document, clusters: Clusters) -> list[str]:
-    """A cell a token of the document; clusters are numbered from 0, in their order."""
+    """A cell per token of the document; clusters are numbered from 0, in their order."""
     begins: dict[int, list[tuple[int, int]]] = defaultdict(list)  # token -> ends and cluster
     ends: dict[int, list[tuple[int, int]]] = defaultdict(list)  # the last token -> starts and cluster
     whole: dict[int, list[int]] = defaultdict(list)  # token -> clusters
@@ -202,7 +166,7 @@ def coreference_column(document: Document, clusters: Clusters) -> list[str]:
 
 def conll_text(document: Document, clusters: Clusters) -> str:
     """The document as the reference scorer and `read_documents` read it: but for the clusters what its file had,
-    for the scorer wants the same header; - or * where there was none."""
+    for the scorer asks for the same header; - or * where there was none."""
     columns = document.columns
     if columns is None:
         speakers = iter(document.speakers or [NOTHING] * len(document.tokens))

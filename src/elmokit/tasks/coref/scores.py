@@ -20,17 +20,17 @@ from elmokit.tasks.metrics import f_score, percent
 class Score(NamedTuple):
     """Numerators and denominators of recall (over the key) and precision (over the response)."""
 
-    recalled: float = 0
-    there: float = 0
-    right: float = 0
-    said: float = 0
+    recalled: float = 0  # of the gold, what the response has
+    gold: float = 0
+    correct: float = 0  # of the predicted, what the key has
+    predicted: float = 0
 
     def plus(self, other: Score) -> Score:
         return Score(*(a + b for a, b in zip(self, other)))
 
     def scores(self) -> dict[str, float]:
         """In per cent."""
-        recall, precision = percent(self.recalled, self.there), percent(self.right, self.said)
+        recall, precision = percent(self.recalled, self.gold), percent(self.correct, self.predicted)
         return {"f1": f_score(precision, recall), "precision": precision, "recall": recall}
 
 
@@ -52,7 +52,7 @@ def _overlaps(ones: Sets, others: Sets) -> list[Counter[int]]:
 
 
 def muc(key: Sets, response: Sets) -> Score:
-    """Vilain et al. 1995: links. A cluster of n in p parts has n - p right; each mention missed is a part."""
+    """Vilain et al. 1995: links. A cluster of n in p parts has n - p correct; each mention missed is a part."""
 
     def links(ones: Sets, others: Sets) -> tuple[int, int]:
         shared = _overlaps(ones, others)
@@ -66,8 +66,8 @@ def b_cubed(key: Sets, response: Sets) -> Score:
 
     def shares(ones: Sets, others: Sets) -> tuple[float, int]:
         parts = zip(ones, _overlaps(ones, others))
-        right = sum(sum(n * n for n in shared.values()) / len(cluster) for cluster, shared in parts if cluster)
-        return right, sum(map(len, ones))
+        correct = sum(sum(n * n for n in shared.values()) / len(cluster) for cluster, shared in parts if cluster)
+        return correct, sum(map(len, ones))
 
     return Score(*shares(key, response), *shares(response, key))
 
@@ -85,15 +85,15 @@ def ceaf(key: Sets, response: Sets) -> Score:
 
 
 def mentions(key: Sets, response: Sets) -> Score:
-    there, said = frozenset().union(*key), frozenset().union(*response)
-    return Score(len(there & said), len(there), len(there & said), len(said))
+    gold, predicted = frozenset().union(*key), frozenset().union(*response)
+    return Score(len(gold & predicted), len(gold), len(gold & predicted), len(predicted))
 
 
 METRICS = {"muc": muc, "b3": b_cubed, "ceaf": ceaf, "mentions": mentions}
 
 
 def best_alignment(likeness: NDArray[np.float64]) -> float:
-    """The largest sum of entries, at most one a row and a column: the Hungarian algorithm, O(n^2 m).
+    """The largest sum of entries, at most one per row and per column: the Hungarian algorithm, O(n^2 m).
 
     Rows join one after the other, each along the shortest path of reduced costs; potentials keep those >= 0.
     """
@@ -125,11 +125,11 @@ def best_alignment(likeness: NDArray[np.float64]) -> float:
 
 
 def cluster_scores(
-    predicted: Sequence[Clusters], truth: Sequence[Clusters], *, singletons: bool
+    predicted: Sequence[Clusters], gold: Sequence[Clusters], *, singletons: bool
 ) -> dict[str, Score]:
     """By the name of the metric, over all documents. Without `singletons`, single mentions are dropped in both."""
     totals = dict.fromkeys(METRICS, Score())
-    for ours, theirs in zip(predicted, truth, strict=True):
+    for ours, theirs in zip(predicted, gold, strict=True):
         response, key = as_sets(ours), as_sets(theirs)
         if not singletons:
             response, key = without_singles(response), without_singles(key)

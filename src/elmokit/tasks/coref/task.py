@@ -1,8 +1,7 @@
-"""Coreference: which spans of a document mean the same, by their antecedents.
+"""Coreference of CoNLL-2012 columns: which spans of a document mean the same.
 
-After Lee et al. 2017, *End-to-end neural coreference resolution*, whose network is in `mentions.py`; without its
-genre feature and its character CNN. Files are CoNLL-2012 columns; the score is the mean F1 of MUC, B-cubed and
-CEAF (`clusters.py`), single-mention clusters dropped in key and response unless `singletons` is set.
+The score is the mean F1 of MUC, B-cubed and CEAF (`scores.py`), single-mention clusters dropped in key and
+response unless `singletons` is set.
 
 A document is read by segments of `train_sentences`: in training one of them, another every epoch; in prediction
 all, one after the other. Spans are pruned in each; an antecedent may be in an earlier one. `candidate_recall`
@@ -12,145 +11,31 @@ The paper's loss asks nothing of a mention that was pruned: where all of them ar
 is 0. Recipe laptop adds a loss for every span as a mention (`mention_weight`); recipe paper does not.
 
 Recipe laptop: an epoch over LitBank's 80 documents, 40 sentences of each, takes about 35 seconds of one core, 55
-with 512 numbers of ELMo a token (cached), the 10 documents of dev among them: 20 epochs are 12 or 19 minutes.
+with 512 numbers of ELMo per token (cached), the 10 documents of dev among them: 20 epochs are 12 or 19 minutes.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from elmokit.errors import UserError
-from elmokit.tasks.coref.clusters import BEGIN, Document, Mention, conll_text, read_documents
-from elmokit.tasks.coref.network import AntecedentScorer, CorefSettings, SpanScorer, antecedent_loss, follow, prune
+from elmokit.tasks.coref.clusters import Document, conll_text, read_documents
+from elmokit.tasks.coref.network import CorefNetwork, CorefSettings, Prediction
 from elmokit.tasks.coref.scores import as_sets, cluster_scores, without_singles
-from elmokit.tasks.inputs import Padded, TokenInputs
-from elmokit.tasks.nn.bilstm import BiLSTM
-from elmokit.tasks.task import Batch, Labels, Network, Task, TrainConfig
+from elmokit.tasks.inputs import TokenInputs
+from elmokit.tasks.metrics import percent
+from elmokit.tasks.task import Labels, Task, TrainConfig
+from elmokit.text.conll import HEADER
 from elmokit.text.tokens import make_tokenizer
 
 if TYPE_CHECKING:
     from elmokit.tasks.layer_cache import LayerCache
     from elmokit.tasks.model import TaskModel
-
-GROUPS = 4  # of a segment's sentences, by length
-Prediction = list[list[list[int]]]  # clusters of [start, end)
-
-
-class Segment(NamedTuple):
-    first: int  # its first token, of the document
-    scores: Tensor  # [N, W] of all its spans as mentions
-    valid: Tensor  # [N, W]
-
-
-class Scores(NamedTuple):
-    """Of a document's spans that were kept, in its order."""
-
-    spans: list[Mention]
-    mentions: Tensor  # [M]
-    antecedents: Tensor  # [M, 1 + K]
-    segments: list[Segment]
-
-
-class CorefNetwork(Network):
-    def __init__(self, inputs: TokenInputs, settings: CorefSettings) -> None:
-        super().__init__(inputs)
-        self.settings = settings
-        self.encoder = BiLSTM(inputs.width, settings.cells)
-        self.dropout = nn.Dropout(settings.dropout)
-        self.spans = SpanScorer(inputs.width, self.encoder.width + inputs.output_width, settings)
-        self.antecedents = AntecedentScorer(self.spans.width, settings)
-
-    def forward(self, batch: Batch) -> list[Scores]:
-        texts, found, token = iter(batch.sentences), [], 0
-        for count in batch.features["segments"].tolist():
-            segments = list(itertools.islice(texts, count))
-            tokens = sum(int(segment.mask.sum()) for segment in segments)
-            found.append(self._document(segments, batch.features["speakers"][token : token + tokens]))
-            token += tokens
-        return found
-
-    def _document(self, texts: Sequence[Padded], speakers: Tensor) -> Scores:
-        spans: list[Mention] = []
-        vectors, mentions, segments = [], [], []
-        offset = 0
-        for text in texts:
-            x, at_output, mask = self.inputs(text)
-            states = self.dropout(self._states(x, mask))
-            if at_output is not None:
-                states = torch.cat([states, at_output], dim=-1)
-            sentence = mask.nonzero()[:, 0]  # [N]
-            candidates = self.spans(x[mask], states[mask], sentence)
-            most = math.ceil(self.settings.kept * len(sentence))
-            start, width = prune(candidates.scores, candidates.valid, most)
-            spans += [(offset + s, offset + s + w + 1) for s, w in zip(start.tolist(), width.tolist())]
-            vectors.append(self.spans.vectors(candidates, start, width))
-            mentions.append(candidates.scores[start, width])
-            segments.append(Segment(offset, candidates.scores, candidates.valid))
-            offset += len(sentence)
-        if not spans:
-            return Scores([], torch.zeros(0), torch.zeros(0, 1), [])
-        said_by = speakers[torch.tensor([start for start, _ in spans])]
-        joined = torch.cat(mentions)
-        return Scores(spans, joined, self.antecedents(torch.cat(vectors), joined, said_by), segments)
-
-    def _states(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x [B, T, I], mask [B, T] -> [B, T, 2H]: sentences of like lengths are encoded together.
-
-        The longest sentence of a segment has several times the tokens of most: all of them padded to it would be
-        mostly padding.
-        """
-        lengths, order = mask.sum(dim=1).sort()
-        found = []
-        for group, longest in zip(order.chunk(GROUPS), (int(part[-1]) for part in lengths.chunk(GROUPS))):
-            states = self.encoder(x[group, :longest], mask[group, :longest])
-            found.append(nn.functional.pad(states, (0, 0, 0, x.shape[1] - longest)))
-        return torch.cat(found)[order.argsort()]
-
-    def loss(self, output: list[Scores], batch: Batch) -> Tensor:
-        """The mean over the kept spans of a document, then over the documents."""
-        gold: list[dict[Mention, int]] = [{} for _ in output]
-        for document, start, end, cluster in batch.features["mentions"].tolist():
-            gold[document][start, end] = cluster
-        total = torch.zeros(())
-        for scores, clusters in zip(output, gold):
-            if not scores.spans:
-                continue
-            numbers = torch.tensor([clusters.get(span, 0) for span in scores.spans])
-            total = total + antecedent_loss(scores.antecedents, numbers)
-            if self.settings.mention_weight:
-                total = total + self.settings.mention_weight * mention_loss(scores.segments, clusters)
-        return total / max(1, len(output))
-
-    def decode(self, output: list[Scores], batch: Batch) -> list[Prediction]:
-        return [self._clusters(scores) for scores in output]
-
-    def _clusters(self, scores: Scores) -> Prediction:
-        found = follow(scores.antecedents)
-        if self.settings.singletons:
-            taken = {number for cluster in found for number in cluster}
-            found += [[i] for i, s in enumerate(scores.mentions.tolist()) if s > 0 and i not in taken]
-        return sorted([list(scores.spans[number]) for number in cluster] for cluster in found)
-
-
-def mention_loss(segments: Sequence[Segment], clusters: dict[Mention, int]) -> Tensor:
-    """Cross-entropy of "is it a mention?", summed over all spans, a token."""
-    total, tokens = torch.zeros(()), 0
-    for first, scores, valid in segments:
-        right = torch.zeros_like(scores)
-        for start, end in clusters:
-            n, w = start - first, end - start - 1
-            if 0 <= n < len(scores) and w < scores.shape[1]:
-                right[n, w] = 1.0
-        wrong = nn.functional.binary_cross_entropy_with_logits(scores, right, reduction="none")
-        total, tokens = total + (wrong * valid).sum(), tokens + len(scores)
-    return total / max(1, tokens)
 
 
 class Coreference(Task[Document]):
@@ -228,7 +113,7 @@ class Coreference(Task[Document]):
         return CorefNetwork(inputs, self.settings)
 
     def metrics(self, predictions: Sequence[Prediction], examples: Sequence[Document]) -> dict[str, float]:
-        """`mention recall`: of the key's mentions, those in a cluster that was found."""
+        """`mention recall`: of the key's mentions, those in a cluster that was predicted."""
         by_name = {row["label"]: row for row in self.by_label(predictions, examples)}
         f1 = {name: by_name[name]["f1"] for name in ("muc", "b3", "ceaf")}
         return {"f1": sum(f1.values()) / len(f1), **f1, "mention recall": by_name["mentions"]["recall"]}
@@ -240,19 +125,21 @@ class Coreference(Task[Document]):
         return {} if recall is None else {"recall of the spans that are kept": recall}
 
     def by_label(self, predictions: Sequence[Prediction], examples: Sequence[Document]) -> list[dict[str, Any]]:
-        """A row a metric, with its precision and recall."""
-        truth = [example.clusters or [] for example in examples]
-        scores = cluster_scores(predictions, truth, singletons=self.settings.singletons)
+        """A row per metric, with its precision and recall."""
+        gold = [example.clusters or [] for example in examples]
+        scores = cluster_scores(predictions, gold, singletons=self.settings.singletons)
         return [{"label": name, **score.scores()} for name, score in scores.items()]
 
     def predictions_text(self, predictions: Sequence[Prediction], examples: Sequence[Document]) -> str:
         """CoNLL-2012 columns, as the reference scorer reads them."""
-        return "".join(conll_text(document, found) for document, found in zip(examples, predictions, strict=True))
+        return "".join(
+            conll_text(document, clusters) for document, clusters in zip(examples, predictions, strict=True)
+        )
 
     @classmethod
     def example(cls, text: str, tokenize: Callable[[str], list[str]], where: str) -> Document:
         """A line is a document; its sentences are found first."""
-        if BEGIN.match(text):
+        if HEADER.match(text):
             raise UserError(
                 f"{where}: expected a line of text for each document, found CoNLL-2012's columns: for these "
                 f"`elmo task evaluate MODEL FILE --predictions FOUND` writes what was found"
@@ -289,12 +176,12 @@ def candidate_recall(
     """Per cent of the key's mentions that are among the spans kept: more than this no antecedent can find. None
     where the key has no mention."""
     model.network.eval()
-    kept = there = 0
+    kept = mentions = 0
     for document in documents:
         clusters = as_sets(document.clusters or [])
         if not model.task.settings.singletons:
             clusters = without_singles(clusters)
         (scores,) = model.network(model.batch([document], cache))
         gold = {mention for cluster in clusters for mention in cluster}
-        kept, there = kept + len(gold & set(scores.spans)), there + len(gold)
-    return 100 * kept / there if there else None
+        kept, mentions = kept + len(gold & set(scores.spans)), mentions + len(gold)
+    return percent(kept, mentions) if mentions else None

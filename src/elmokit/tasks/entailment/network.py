@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from elmokit.errors import UserError
+from elmokit.config import check_dropout, check_positive
 from elmokit.tasks.inputs import Padded, TokenInputs
-from elmokit.tasks.labelled import Classifier
 from elmokit.tasks.nn.attention import attend, masked_max, masked_mean
 from elmokit.tasks.nn.bilstm import BiLSTM
+from elmokit.tasks.nn.classifier import Classifier
 from elmokit.tasks.task import Batch
 
 
@@ -29,10 +29,8 @@ class EsimSettings:
     dropout: float = 0.3
 
     def __post_init__(self) -> None:
-        if self.cells < 1:
-            raise UserError(f"cells: expected 1 or more, found {self.cells}")
-        if not 0 <= self.dropout < 1:
-            raise UserError(f"dropout: expected 0 or more and less than 1, found {self.dropout}")
+        check_positive(cells=self.cells)
+        check_dropout(dropout=self.dropout)
 
 
 class EsimNetwork(Classifier):
@@ -62,8 +60,7 @@ class EsimNetwork(Classifier):
 
     def _encode(self, sentence: Padded) -> Tensor:
         x, at_output, mask = self.inputs(sentence)
-        x = self.dropout(self.encoder(x, mask))
-        return x if at_output is None else torch.cat([x, at_output], dim=-1)
+        return self.join_output(self.dropout(self.encoder(x, mask)), at_output)
 
     def _compose(self, x: Tensor, aligned: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """The mean and the maximum, each [B, 2H], of x beside what it was aligned with."""

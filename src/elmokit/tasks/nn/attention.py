@@ -11,9 +11,14 @@ import torch
 from torch import Tensor
 
 
+def masked(scores: Tensor, mask: Tensor) -> Tensor:
+    """The least finite number where `mask` is False: no maximum and no softmax finds it beside another."""
+    return scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+
+
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """Over the last dimension; `mask` is as long there."""
-    return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1) * mask
+    return masked(scores, mask).softmax(dim=-1) * mask
 
 
 def attend(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
@@ -24,7 +29,7 @@ def attend(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
 def masked_max(x: Tensor, mask: Tensor) -> Tensor:  # [B, T, D], [B, T] -> [B, D]
     if not x.shape[1]:
         return x.new_zeros(len(x), x.shape[2])
-    greatest = x.masked_fill(~mask.unsqueeze(-1), torch.finfo(x.dtype).min).amax(dim=1)
+    greatest = masked(x, mask.unsqueeze(-1)).amax(dim=1)
     return greatest.masked_fill(~mask.any(dim=1, keepdim=True), 0.0)
 
 

@@ -15,6 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from elmokit.tasks.nn import viterbi
+
 NEVER = -1e30  # in place of -inf where there are gradients: exp of it is 0 as well, and it makes no NaN
 MOST = 1e38  # what scores are cut to before they are added up
 
@@ -39,7 +41,7 @@ class Allowed(NamedTuple):
 
 
 class CRF(nn.Module):
-    """emissions [B, T, K] -> the log likelihood of right tags, or the best path that is allowed."""
+    """emissions [B, T, K] -> the log likelihood of the gold tags, or the best path that is allowed."""
 
     def __init__(self, allowed: Allowed) -> None:
         super().__init__()
@@ -88,27 +90,18 @@ class CRF(nn.Module):
 
     @torch.no_grad()
     def best_paths(self, emissions: Tensor, mask: Tensor) -> list[list[int]]:
-        """Viterbi: of every sentence the allowed path of the highest score, whatever the emissions are."""
-        if not mask.numel():
-            return [[] for _ in mask]
+        """Of every sentence the allowed path of the highest score, whatever the emissions are."""
         emissions = emissions.double().nan_to_num(0.0, MOST, -MOST).clamp(-MOST, MOST)
         weights = self._weights(-torch.inf)
         starts, steps, ends = (part.nan_to_num(0.0, MOST, -torch.inf) for part in weights)
-        best = starts + emissions[:, 0]  # [B, K], of the paths that end in each tag
-        stay = torch.arange(len(starts), device=mask.device).expand_as(best)
-        back = []  # of each token but the first: the tag before, for each tag [B, K]
-        for t in range(1, emissions.shape[1]):
+
+        def advance(best: Tensor) -> tuple[Tensor, Tensor]:  # [B, K], and the tags before
             onward, before = (best.unsqueeze(2) + steps).max(dim=1)
-            here = mask[:, t, None]
-            best = torch.where(here, onward + emissions[:, t], best)
-            back.append(torch.where(here, before, stay))
-        score, tag = (best + ends).max(dim=1)  # [B]
-        assert bool((score.isfinite() | ~mask[:, 0]).all()), "the constraints allow no path of this length"
-        path = [tag]
-        for before in reversed(back):
-            path.append(before.gather(1, path[-1].unsqueeze(1)).squeeze(1))
-        rows: list[list[int]] = torch.stack(path[::-1], dim=1).tolist()
-        return [row[:length] for row, length in zip(rows, mask.sum(dim=1).tolist())]
+            return onward, before
+
+        paths, scores = viterbi.best_paths(emissions, mask, advance, starts, ends)
+        assert bool((scores.isfinite() | ~mask.any(dim=1)).all()), "the constraints allow no path of this length"
+        return paths
 
     def _weights(self, never: float) -> tuple[Tensor, Tensor, Tensor]:
         starts, steps, ends = self.allowed

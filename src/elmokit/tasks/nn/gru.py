@@ -2,10 +2,10 @@
 
     r, z = sigmoid(W x + U h_before + b)    n = tanh(W x + b + r * (U h_before + c))    h = (1 - z) n + z h_before
 
-torch has no fused GRU for a CPU: a dozen small operations a step and direction, each with a node of autograd, and
-weights' gradients added up step by step. Here a step of both directions is five operations, the way back three:
-all that does not wait for the step before - products of the input, derivatives of the gates, gradients of the
-weights - is done for all steps at once.
+torch has no fused GRU for a CPU: a dozen small operations per step and direction, each with a node of autograd,
+and weights' gradients added up step by step. Here a step of both directions is five operations, and three in the
+backward pass: all that does not wait for the step before - products of the input, derivatives of the gates,
+gradients of the weights - is done for all steps at once.
 
 Shapes: B sentences, T tokens, I inputs, H cells of a direction. Gates are side by side: r, z, n.
 """
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from elmokit.tasks.nn.bilstm import turns
+from elmokit.tasks.nn.bilstm import reversed_positions
 
 GATES = 3
 DIRECTIONS = 2
@@ -27,7 +27,7 @@ DIRECTIONS = 2
 class BiGRU(nn.Module):
     """x [B, T, I], mask [B, T] -> [B, T, 2H], zero where padded; what is padded changes nothing else.
 
-    The second direction reads each sentence turned round, its padding still last.
+    The second direction reads each sentence in reverse, its padding still last.
     """
 
     def __init__(self, inputs: int, cells: int) -> None:
@@ -50,19 +50,19 @@ class BiGRU(nn.Module):
 
 def orders(mask: Tensor) -> tuple[Tensor, Tensor]:
     """mask [B, T] -> two [2BT], each the inverse of the other: where in [B, T, 2] each of the steps [T, 2, B] is,
-    the second direction's turned round, and where in the steps each of [B, T, 2] is."""
+    those of the second direction in reverse, and where in the steps each of [B, T, 2] is."""
     size, count = mask.shape
     row, direction = torch.arange(size).view(-1, 1, 1), torch.arange(DIRECTIONS)
-    straight = torch.arange(count).expand(size, count)
-    places = torch.stack([straight, turns(mask)], dim=-1)  # [B, T, 2]
-    to_steps = (row * count + places) * DIRECTIONS + direction
-    to_tokens = (places * DIRECTIONS + direction) * size + row
+    in_order = torch.arange(count).expand(size, count)
+    positions = torch.stack([in_order, reversed_positions(mask)], dim=-1)  # [B, T, 2]
+    to_steps = (row * count + positions) * DIRECTIONS + direction
+    to_tokens = (positions * DIRECTIONS + direction) * size + row
     return to_steps.permute(1, 2, 0).flatten(), to_tokens.flatten()
 
 
 class _Recurrence(torch.autograd.Function):
     """x, mask and weights -> h [B, T, 2H]. Padding, which is last in both directions, is read like tokens; then
-    it is zeroed, on the way back before anything else.
+    it is zeroed, in the backward pass before anything else.
 
     Views of all steps are made at once: one by one they would cost as much as the arithmetic.
     """

@@ -5,11 +5,12 @@ on. Each has its input beside it (sections 2.1 and 2.2 of the paper):
 
     r = sigmoid(W_r [x ; h_before])        h = z * (r * o * tanh(c) + (1 - r) * W x)
 
-z is one dropout mask of a sentence for all its tokens (Gal and Ghahramani 2016); h with its mask is what the next
+z is one dropout mask per sentence, for all its tokens (Gal and Ghahramani 2016); h with its mask is what the next
 step and the next layer see.
 
 Tokens are packed: all first ones, all second ones ... of sentences sorted by length, the longest first. The
-input's products are one GEMM a layer without padding, and a step runs only the sentences that have a token there.
+input's products are one GEMM per layer without padding, and a step runs only the sentences that have a token
+there.
 
 Shapes: B sentences, T tokens, N tokens of all sentences, I inputs, H cells.
 """
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, linear, pad
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from elmokit.errors import UserError
+from elmokit.config import check_dropout, check_positive
 
 GATES = 5  # in, forget, out, highway, then the candidate: what has a sigmoid is side by side
 FORGET = 1
@@ -30,9 +31,9 @@ FORGET = 1
 class HighwayLayer(nn.Module):
     """One direction. x [N, I] packed -> [N, H] packed."""
 
-    def __init__(self, inputs: int, cells: int, share: float, *, backward: bool) -> None:
+    def __init__(self, inputs: int, cells: int, p: float, *, backward: bool) -> None:
         super().__init__()
-        self.cells, self.share, self.backward_in_time = cells, share, backward
+        self.cells, self.p, self.backward_in_time = cells, p, backward
         self.input_weight = nn.Parameter(torch.empty((GATES + 1) * cells, inputs))  # the last H rows: W of W x
         self.state_weight = nn.Parameter(torch.empty(GATES * cells, cells))
         self.bias = nn.Parameter(torch.zeros(GATES * cells))
@@ -46,8 +47,8 @@ class HighwayLayer(nn.Module):
         to_gates, carried = torch.split(linear(x, self.input_weight), [GATES * cells, cells], dim=1)
         gates_at, carried_at = torch.split(to_gates + self.bias, sizes), torch.split(carried, sizes)
         mask = None
-        if self.training and self.share:
-            mask = dropout(x.new_ones(sizes[0], cells), self.share)  # [B, H]
+        if self.training and self.p:
+            mask = dropout(x.new_ones(sizes[0], cells), self.p)  # [B, H]
         weight = self.state_weight.t()
         steps = range(len(sizes))
         h = c = x.new_zeros(0, cells)
@@ -73,15 +74,13 @@ def resized(state: Tensor, count: int) -> Tensor:
 class HighwayLSTM(nn.Module):
     """x [B, T, I], mask [B, T] -> [B, T, H], zero where padded; what is padded changes nothing else."""
 
-    def __init__(self, inputs: int, cells: int, layers: int, share: float = 0.0) -> None:
+    def __init__(self, inputs: int, cells: int, layers: int, p: float = 0.0) -> None:
         super().__init__()
-        if layers < 1:
-            raise UserError(f"layers: expected 1 or more, found {layers}")
-        if not 0 <= share < 1:
-            raise UserError(f"dropout: expected 0 or more and less than 1, found {share}")
+        check_positive(layers=layers)
+        check_dropout(dropout=p)
         self.width = cells
         self.layers = nn.ModuleList(
-            HighwayLayer(cells if number else inputs, cells, share, backward=number % 2 == 1)
+            HighwayLayer(cells if number else inputs, cells, p, backward=number % 2 == 1)
             for number in range(layers)
         )
 

@@ -17,32 +17,39 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from elmokit.config import check_dropout, check_positive
 from elmokit.errors import UserError
 from elmokit.tasks.inputs import TokenInputs
-from elmokit.tasks.labelled import Classifier
 from elmokit.tasks.nn.attention import attend, masked_max, masked_mean, masked_softmax
 from elmokit.tasks.nn.bilstm import BiLSTM
+from elmokit.tasks.nn.classifier import Classifier
 from elmokit.tasks.task import Batch
 
 
 @dataclass(frozen=True)
-class BiattentiveSettings:
+class SentimentSettings:
     feedforward: int = 100  # width of what the first biLSTM reads
     cells: int = 100  # of a direction, in both biLSTMs
     maxout: tuple[int, ...] = (200, 100)  # widths of the layers before the last
     pieces: int = 4  # of a maxout unit
     dropout: float = 0.3
+    classes: int = 5  # 5: the labels as they are; 2: negative and positive, without the neutral
+    phrase_tokens: int = 4  # phrases of trees that are as long train too (as McCann et al. do); 0: none do
+    phrases: int | None = 40_000  # of these at most, drawn once
 
     def __post_init__(self) -> None:
-        for name in ("feedforward", "cells", "pieces"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}: expected 1 or more, found {getattr(self, name)}")
-        if not 0 <= self.dropout < 1:
-            raise UserError(f"dropout: expected 0 or more and less than 1, found {self.dropout}")
+        check_positive(feedforward=self.feedforward, cells=self.cells, pieces=self.pieces)
+        check_dropout(dropout=self.dropout)
+        if self.classes not in (2, 5):
+            raise UserError(f"classes: expected 2 or 5, found {self.classes}")
+        if self.phrase_tokens < 0 or (self.phrases is not None and self.phrases < 0):
+            raise UserError(
+                f"phrase_tokens, phrases: expected 0 or more, found {self.phrase_tokens} and {self.phrases}"
+            )
 
 
 class BiattentiveNetwork(Classifier):
-    def __init__(self, inputs: TokenInputs, settings: BiattentiveSettings, labels: Sequence[str]) -> None:
+    def __init__(self, inputs: TokenInputs, settings: SentimentSettings, labels: Sequence[str]) -> None:
         super().__init__(inputs, labels)
         self.feedforward = nn.Linear(inputs.width, settings.feedforward)
         self.encoder = BiLSTM(settings.feedforward, settings.cells)
@@ -60,8 +67,7 @@ class BiattentiveNetwork(Classifier):
     def forward(self, batch: Batch) -> Tensor:  # [B, N]
         x, at_output, mask = self.inputs(batch.sentences[0])
         x = self.encoder(self.dropout(self.feedforward(x).relu()), mask)  # [B, T, 2H]
-        if at_output is not None:
-            x = torch.cat([x, at_output], dim=-1)  # [B, T, 2H + D]
+        x = self.join_output(x, at_output)  # [B, T, 2H + D]
         seen = attend(x, x, mask)
         x = self.integrator(torch.cat([x, x - seen, x * seen], dim=-1), mask)  # [B, T, 2H]
         shares = masked_softmax(self.attention(x).squeeze(-1), mask)  # [B, T]

@@ -1,4 +1,4 @@
-"""The trees of the Stanford Sentiment Treebank: `(3 (2 It) (4 (2 's) (4 good)))`, one a line.
+"""The trees of the Stanford Sentiment Treebank, one per line: `(3 (2 It) (4 (2 's) (4 good)))`.
 
 Every bracket is a phrase with a label of 0 to 4, and holds one word or further phrases. The plain space alone
 separates: `\\/` and a no-break space occur inside of words.
@@ -43,7 +43,7 @@ class _Open:
 
 
 def parse_tree(text: str) -> Tree:
-    """A ValueError says what is wrong, and at which character; the caller knows the file and the line."""
+    """A UserError says what is wrong, and at which character; the caller knows the file and the line."""
     tokens: list[str] = []
     phrases: list[Phrase] = []
     stack: list[_Open] = []

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from elmokit.errors import UserError
+from elmokit.config import check_dropout, check_positive
 from elmokit.tasks.inputs import Padded, TokenInputs
-from elmokit.tasks.nn.attention import masked_softmax
-from elmokit.tasks.nn.bilstm import SharedDropout
+from elmokit.tasks.nn.attention import masked, masked_softmax
+from elmokit.tasks.nn.dropout import VariationalDropout
 from elmokit.tasks.nn.gru import BiGRU
 from elmokit.tasks.task import Batch, Network
 
@@ -31,16 +31,13 @@ CHUNK = 32_000_000  # scores of a context's tokens for each other that are there
 @dataclass(frozen=True)
 class BidafSettings:
     cells: int = 64  # of a direction, in all biGRUs; linear layers are twice as wide
-    dropout: float = 0.2  # before GRUs and linear layers, one mask a text
+    dropout: float = 0.2  # before GRUs and linear layers, one mask per text
     longest: int = 300  # tokens of a context in training; more are cut. Prediction reads all
     span: int = 17  # tokens of a predicted answer, at most
 
     def __post_init__(self) -> None:
-        for name in ("cells", "longest", "span"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}: expected 1 or more, found {getattr(self, name)}")
-        if not 0 <= self.dropout < 1:
-            raise UserError(f"dropout: expected 0 or more and less than 1, found {self.dropout}")
+        check_positive(cells=self.cells, longest=self.longest, span=self.span)
+        check_dropout(dropout=self.dropout)
 
 
 class SpanScores(NamedTuple):
@@ -54,7 +51,7 @@ class BidafNetwork(Network):
         cells, width = settings.cells, 2 * settings.cells
         joined = width + inputs.output_width  # J
         self.span = settings.span
-        self.dropout = SharedDropout(settings.dropout)
+        self.dropout = VariationalDropout(settings.dropout)
         self.contextual = BiGRU(inputs.width, cells)
         self.attention = Trilinear(width, inputs.output_width)
         self.projection = nn.Linear(4 * joined, width)
@@ -76,8 +73,7 @@ class BidafNetwork(Network):
 
     def _read(self, sentence: Padded) -> Tensor:
         x, at_output, mask = self.inputs(sentence)
-        x = self.contextual(x, mask)
-        return x if at_output is None else torch.cat([x, at_output], dim=-1)
+        return self.join_output(self.contextual(x, mask), at_output)
 
     def _see_question(self, x: Tensor, y: Tensor, mask: Tensor, y_mask: Tensor) -> Tensor:
         """x [B, T, J], y [B, S, J] -> [B, T, 2H]."""
@@ -86,7 +82,7 @@ class BidafNetwork(Network):
         # What of the context is nearest to any word of the question; alike for all where there is no word.
         nearest = x.new_zeros(mask.shape)
         if y.shape[1]:
-            greatest = scores.masked_fill(~y_mask.unsqueeze(1), torch.finfo(scores.dtype).min).amax(dim=-1)
+            greatest = masked(scores, y_mask.unsqueeze(1)).amax(dim=-1)
             nearest = greatest.masked_fill(~y_mask.any(dim=1, keepdim=True), 0.0)
         asked = masked_softmax(nearest, mask).unsqueeze(1) @ x  # [B, 1, J]
         together = torch.cat([x, seen, x * seen, asked * seen], dim=-1)
@@ -111,8 +107,7 @@ class BidafNetwork(Network):
         """-log p(start) - log p(end), the mean over the questions."""
         mask, total = batch.sentences[0].mask, torch.zeros(())
         for name, scores in output._asdict().items():
-            scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-            total = total + nn.functional.cross_entropy(scores, batch.features[name])
+            total = total + nn.functional.cross_entropy(masked(scores, mask), batch.features[name])
         return total
 
     def decode(self, output: SpanScores, batch: Batch) -> list[dict[str, Any]]:

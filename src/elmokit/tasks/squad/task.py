@@ -1,14 +1,14 @@
-"""Answers to questions about a text: the stretch of it that answers, by BiDAF with self attention.
+"""Answers to questions about a text: the span of it that answers.
 
-Files are SQuAD 1.1's JSON (.xz and .gz too); the scores are those of its evaluate-v1.1.py. `answers.py` says how
-texts become tokens, and back.
+The network is BiDAF with self attention. Files are SQuAD 1.1's JSON (.xz and .gz too); the scores are those of its
+evaluate-v1.1.py. `questions.py` says how texts become tokens, and back.
 
 Recipe laptop: meant for 6,000 questions of SQuAD's 87,599 (`--limit 6000`), four epochs. An epoch takes about one
-minute of one core, one and a half with 512 numbers of ELMo a token at the input, two and a half at both places,
+minute of one core, one and a half with 512 numbers of ELMo per token at the input, two and a half at both places,
 already cached; to measure on 5,665 questions takes half of that.
 Recipe paper: all questions. From memory of Clark and Gardner 2017 and Peters et al. 2018 (appendix): GRUs of 90
-cells a direction, linear layers of 180, dropout 0.2, Adadelta with rate 1.0, 45 questions a batch, answers of at
-most 17 tokens; ELMo at both places, its weights unregularized (`--place both --lambda 0`). The number of epochs
+cells per direction, linear layers of 180, dropout 0.2, Adadelta with rate 1.0, 45 questions per batch, answers of
+at most 17 tokens; ELMo at both places, its weights unregularized (`--place both --lambda 0`). The number of epochs
 and the length of contexts (all but a few are whole) are ours.
 """
 
@@ -25,11 +25,10 @@ from torch import Tensor
 
 from elmokit.errors import UserError
 from elmokit.tasks.inputs import TokenInputs
-from elmokit.tasks.squad.answers import Question, Text, cut_contexts, read_questions, score_answers
+from elmokit.tasks.squad.answers import score_answers
 from elmokit.tasks.squad.network import BidafNetwork, BidafSettings
-from elmokit.tasks.task import Labels, Task, TrainConfig
-
-BETWEEN = "|||"
+from elmokit.tasks.squad.questions import Question, Text, cut_contexts, read_questions
+from elmokit.tasks.task import Labels, Task, TrainConfig, split_in_two
 
 
 class QuestionAnswering(Task[Question]):
@@ -111,14 +110,9 @@ class QuestionAnswering(Task[Question]):
 
     @classmethod
     def example(cls, text: str, tokenize: Callable[[str], list[str]], where: str) -> Question:
-        parts = text.split(BETWEEN if BETWEEN in text else "\t")
-        if len(parts) != 2:
-            raise UserError(
-                f"{where}: expected a context and a question with {BETWEEN} or a tab between, found "
-                f"{len(parts)} parts: {text[:60]!r}"
-            )
         # Characters of the answer are counted from the line's beginning.
-        return cls.ask(parts[0].rstrip(), parts[1].strip(), tokenize, where)
+        context, question = split_in_two(text, "a context and a question", where)
+        return cls.ask(context.rstrip(), question.strip(), tokenize, where)
 
     @classmethod
     def ask(cls, context: str, question: str, tokenize: Callable[[str], list[str]], where: str) -> Question:

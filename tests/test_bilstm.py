@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from elmokit.tasks.nn.bilstm import BiLSTM, SharedDropout, turns
+from elmokit.tasks.nn.bilstm import BiLSTM, reversed_positions
+from elmokit.tasks.nn.dropout import VariationalDropout
 
 
 def test_it_is_torchs_bidirectional_lstm_of_each_sentence_alone():
@@ -31,15 +32,15 @@ def test_it_is_torchs_bidirectional_lstm_of_each_sentence_alone():
     assert ours(torch.zeros(2, 0, 5), torch.zeros(2, 0, dtype=torch.bool)).shape == (2, 0, 8)
 
 
-def test_turning_twice_is_nothing():
+def test_reversed_twice_is_as_before():
     mask = torch.arange(6) < torch.tensor([[4], [6], [0]])
-    places = turns(mask)
-    assert places.tolist()[0] == [3, 2, 1, 0, 4, 5]
-    assert torch.equal(places.gather(1, places), torch.arange(6).expand(3, 6))
+    positions = reversed_positions(mask)
+    assert positions.tolist()[0] == [3, 2, 1, 0, 4, 5]
+    assert torch.equal(positions.gather(1, positions), torch.arange(6).expand(3, 6))
 
 
-def test_a_sentence_has_one_mask():
-    dropout = SharedDropout(0.5)
+def test_a_sentence_has_one_dropout_mask():
+    dropout = VariationalDropout(0.5)
     dropped = dropout(torch.ones(8, 5, 20))
     assert torch.equal(dropped, dropped[:, :1].expand_as(dropped))
     assert set(dropped.unique().tolist()) == {0.0, 2.0}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from elmokit.analysis.contexts.marked import cosines, nearest, read_marked, word_vectors
+from elmokit.analysis.contexts.marked import compare_words, cosines, nearest, read_marked, word_vectors
 from helpers.models import make_elmo
 
 ELMO = make_elmo(tokenizer="words")
@@ -50,13 +50,12 @@ def test_cosines_by_layer():
 def test_the_nearest_contexts_are_those_of_all_that_are_nearest():
     sentences = [elmo_tokens.split() for elmo_tokens in ("a b c", "the bank .", "c b a", "the bank of it", ". 12")]
     query = read_marked(ELMO, "by the [bank] of it")
-    wanted = word_vectors(ELMO, [query])[0, 2]
+    own = word_vectors(ELMO, [query])[0, 2]
     by_hand = []
     for tokens in sentences[:4]:
         vectors = ELMO.embed([tokens], layers=2)[0]
         near = [
-            v @ wanted / np.linalg.norm(v) / np.linalg.norm(wanted) if t != "." else -2
-            for t, v in zip(tokens, vectors)
+            v @ own / np.linalg.norm(v) / np.linalg.norm(own) if t != "." else -2 for t, v in zip(tokens, vectors)
         ]
         by_hand.append((max(near), tokens, int(np.argmax(near))))
     by_hand.sort(key=lambda each: -each[0])
@@ -64,3 +63,17 @@ def test_the_nearest_contexts_are_those_of_all_that_are_nearest():
     assert [(near.sentence.tokens, near.sentence.start) for near in found] == [each[1:] for each in by_hand[:3]]
     np.testing.assert_allclose([near.cosine for near in found], [each[0] for each in by_hand[:3]], rtol=1e-5)
     assert nearest(ELMO, query, [query.tokens, ["."], []], layer=1) == []  # itself, and what is no word
+
+
+def test_marked_words_are_compared_two_by_two():
+    sentences = ["the [bank] of it", "a [bank]", "[two words] here"]
+    found = compare_words(ELMO, sentences)
+    expected = cosines(word_vectors(ELMO, [read_marked(ELMO, sentence) for sentence in sentences]))
+    np.testing.assert_array_equal(found.by_layer, expected)
+    assert list(found.pairs()) == [(0, 1), (0, 2), (1, 2)]
+    rows = found.to_list()
+    assert (rows[2]["first"], rows[2]["second"]) == tuple(sentences[1:])
+    assert rows[2]["cosine"] == pytest.approx(expected[:, 1, 2], abs=1e-6)
+    for few in ([], ["a [bank]"], "a [bank]"):
+        with pytest.raises(ValueError, match="two sentences or more"):
+            compare_words(ELMO, few)

@@ -8,7 +8,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from elmokit.show.exhibit import INK, PAPER, Exhibit, draw_bars
+from elmokit.show.exhibit import Exhibit
+from elmokit.show.figures import INK, PAPER, draw_bars
 from elmokit.show.html import Section, inline_svg, render_page
 
 EVIL = '<script>alert("1")</script>'

@@ -1,0 +1,96 @@
+"""Folders of every kind lead to a model, and models to folders of another kind."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from elmokit import Elmo, UserError, convert, describe
+from elmokit.pretrain import run as training_run
+from elmokit.sources import folder as folders
+from elmokit.sources import locate, open_checkpoint
+from helpers.models import SENTENCES, make_elmo
+
+
+@pytest.fixture
+def run_folder(tmp_path, elmo):
+    """As a finished training run leaves it, as far as this is about."""
+    folder = tmp_path / "run"
+    elmo.save(folder / training_run.MODEL)
+    (folder / training_run.RUN).write_text("{}")
+    return folder
+
+
+def test_a_run_is_opened_as_its_model(run_folder, elmo):
+    assert (folders.RUN, folders.RUN_MODEL) == (training_run.RUN, training_run.MODEL)
+    assert locate(run_folder) == run_folder / "model"
+    assert Elmo.from_pretrained(str(run_folder)).checkpoint.digest == elmo.checkpoint.digest
+    facts = describe(run_folder)
+    assert (facts["model"], facts["folder"]) == (str(run_folder), str(run_folder / "model"))
+
+
+def test_a_run_without_a_model_says_what_to_do(run_folder):
+    (run_folder / "model" / "config.json").unlink()
+    with pytest.raises(UserError, match="is a training run without a model yet: resume it"):
+        open_checkpoint(run_folder)
+
+
+def test_a_folder_with_a_model_inside_that_is_no_run_holds_none(run_folder):
+    (run_folder / "run.json").unlink()
+    with pytest.raises(UserError, match="holds no model"):
+        open_checkpoint(run_folder)
+
+
+def test_a_folder_with_two_pairs_is_not_guessed_at(tmp_path):
+    for name in ("a_options.json", "b_options.json", "weights.hdf5"):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(UserError, match=r"found a_options.json, b_options.json, weights.hdf5: name the pair"):
+        open_checkpoint(tmp_path)
+
+
+def test_convert_there_and_back_in_python(tmp_path, model_folder, published_pair, elmo):
+    options, weights = published_pair
+    pair = convert(model_folder, tmp_path / "pair", to="bilm")
+    assert pair.digest == elmo.checkpoint.digest
+    assert sorted(os.listdir(tmp_path / "pair")) == ["options.json", "weights.hdf5"]
+    convert(str(tmp_path / "pair"), tmp_path / "again")
+    plain = [sentence for sentence in SENTENCES if sentence.isascii()]  # the published spelling knows no NFC
+    for ours, theirs in zip(Elmo.from_pretrained(tmp_path / "again").embed(plain), elmo.embed(plain)):
+        np.testing.assert_array_equal(ours, theirs)
+    read = convert(weights, tmp_path / "half", options=options, weights="float16")
+    assert json.loads((tmp_path / "half" / "config.json").read_text())["weights"] == "float16"
+    assert describe(tmp_path / "half")["parameters"] == read.number_of_parameters
+    with pytest.raises(UserError, match="exists already"):
+        convert(weights, tmp_path / "half", options=options)
+    convert(weights, tmp_path / "half", options=options, overwrite=True)
+    assert json.loads((tmp_path / "half" / "config.json").read_text())["weights"] == "float32"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"to": "onnx"}, "to: expected elmokit or bilm, found 'onnx'"),
+        ({"to": "bilm", "weights": "float16"}, "float32 only, found float16"),
+        ({"weights": "int8"}, "weights: expected float32 or float16 in a file, found 'int8'"),
+    ],
+)
+def test_what_cannot_be_converted_is_said(tmp_path, model_folder, arguments, message):
+    with pytest.raises(UserError, match=message):
+        convert(model_folder, tmp_path / "out", **arguments)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_weights_file_needs_its_options(tmp_path, published_pair):
+    with pytest.raises(UserError, match=r"name the options.json that goes with it"):
+        convert(published_pair[1], tmp_path / "out")
+
+
+def test_a_jamo_model_is_described(tmp_path):
+    Elmo.from_recipe("ko-small").save(tmp_path / "ko")
+    facts = describe(tmp_path / "ko")
+    assert (facts["spelling"], facts["predicts"]) == ("jamo, whole syllables", "nothing")
+    assert "folder" not in facts
+    assert make_elmo().checkpoint.number_of_parameters == sum(p.numel() for p in make_elmo().bilm.parameters())
