@@ -68,14 +68,14 @@ class ProjectedLSTM(nn.Module):
         begins [B, T], where given: before a step that begins something new, the state is forgotten.
         """
         hidden, cell = state
-        going_on = None if begins is None else (~begins).unsqueeze(-1).to(x.dtype).unbind(1)
+        carried = None if begins is None else (~begins).unsqueeze(-1).to(x.dtype).unbind(1)
         bias = self._run_time_bias()
         outputs: list[Tensor] = []
         for steps, reals in zip(torch.split(x, STEPS, dim=1), torch.split(mask.unsqueeze(-1), STEPS, dim=1)):
             from_input = F.linear(steps, self.input_weight, bias)  # [B, STEPS, 4H]
             for gates, real in zip(from_input.unbind(1), reals.unbind(1)):
-                if going_on is not None:
-                    hidden, cell = hidden * going_on[len(outputs)], cell * going_on[len(outputs)]
+                if carried is not None:
+                    hidden, cell = hidden * carried[len(outputs)], cell * carried[len(outputs)]
                 new_hidden, new_cell = self._step(gates, hidden, cell)
                 hidden = torch.where(real, new_hidden, hidden)  # padding changes no state
                 cell = torch.where(real, new_cell, cell)

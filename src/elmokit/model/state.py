@@ -36,7 +36,7 @@ class ZeroState(StatePolicy):
 
 
 class CarryState(StatePolicy):
-    """As the original: row k of a batch goes on from where row k of the batch before it ended.
+    """As the original: row k of a batch resumes from where row k of the batch before it ended.
 
     A batch of fewer rows leaves the others' state as it is; a row that never ran begins from zero.
     """

@@ -1,4 +1,4 @@
-// y = W x + b and a highway layer, for reading: row by row the same bits, however many rows there are.
+// y = W x + b and a highway layer, without gradients: row by row the same bits, however many rows there are.
 #pragma once
 #include "matrix.h"
 
