@@ -97,9 +97,7 @@ def test_score_prints_columns_or_json_a_sentence(elmo_command):
 def test_what_a_command_tells_is_one_call_for_any_model(elmo_command, model):
     assert elmokit.perplexity_of_files(model, ["text.txt", "text.txt"]) == perplexity(MODEL, [*TEXT, *TEXT])
     assert elmokit.perplexity(model, SENTENCES, tokenizer="whitespace") == perplexity(MODEL, TEXT)
-    assert list(elmokit.score(model, SENTENCES)) == list(
-        score(MODEL, [sentence.split() for sentence in SENTENCES])
-    )
+    assert list(elmokit.score(model, SENTENCES)) == list(score(MODEL, map(str.split, SENTENCES)))
     assert elmokit.fill(model, "He sat on the ___ .", top=3) == fill(MODEL, "He sat on the ___ .".split(), top=3)
 
 
