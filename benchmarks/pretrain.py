@@ -49,7 +49,7 @@ from elmokit.model.lstm import LSTMState, ProjectedLSTM
 from elmokit.pretrain.corpus import Corpus, CorpusParts
 from elmokit.pretrain.metrics import read_metrics
 from elmokit.pretrain.preparation import prepare
-from elmokit.pretrain.progress import Progress
+from elmokit.pretrain.progress import TrainingProgress
 from elmokit.pretrain.recipe import Recipe, load_recipe
 from elmokit.pretrain.run import CORPUS, Run
 from elmokit.pretrain.run_config import RUN, Budget, RunConfig
@@ -339,7 +339,7 @@ def train(folder: Path, config: RunConfig, stop: Callable[[], bool]) -> list[Poi
     """To the end of the budget: the curve. Or until `stop`, which ends the program."""
     run = open_run(folder, config)
 
-    def show(now: Progress) -> None:
+    def show(now: TrainingProgress) -> None:
         if now.message is not None:
             tell(now.message)
         if now.perplexity is not None:

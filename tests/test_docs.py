@@ -16,6 +16,7 @@ BLOCK = re.compile(r"```python\n(.*?)```(?:\n```\n(.*?)```)?", re.DOTALL)
 RUN = [
     "README.md",
     "README.ko.md",
+    "docs/api.md",
     "docs/guides/embedding.md",
     "docs/guides/own-model.md",
     "docs/guides/formats.md",

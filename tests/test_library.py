@@ -56,6 +56,7 @@ def run_python(script, **environment):
 
 
 @built
+@pytest.mark.slow
 def test_the_variable_chooses():
     script = "from elmokit.model.kernels import variant; print(variant())"
     for name in ("torch", "definition", *available_variants()):

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from elmokit import Elmo, UserError, convert, describe
-from elmokit.pretrain import run as training_run
+from elmokit.pretrain.run import CORPUS, MODEL
+from elmokit.pretrain.run_config import RUN
 from elmokit.sources import folder as folders
 from elmokit.sources import locate, open_checkpoint
 from helpers.models import SENTENCES, make_elmo
@@ -19,13 +20,14 @@ from helpers.models import SENTENCES, make_elmo
 def run_folder(tmp_path, elmo):
     """As a finished training run leaves it, as far as this is about."""
     folder = tmp_path / "run"
-    elmo.save(folder / training_run.MODEL)
-    (folder / training_run.RUN).write_text("{}")
+    elmo.save(folder / MODEL)
+    (folder / CORPUS).mkdir()
+    (folder / RUN).write_text("{}")
     return folder
 
 
 def test_a_run_is_opened_as_its_model(run_folder, elmo):
-    assert (folders.RUN, folders.RUN_MODEL) == (training_run.RUN, training_run.MODEL)
+    assert (folders.RUN, folders.CORPUS, folders.RUN_MODEL) == (RUN, CORPUS, MODEL)
     assert locate(run_folder) == run_folder / "model"
     assert Elmo.from_pretrained(str(run_folder)).checkpoint.digest == elmo.checkpoint.digest
     facts = describe(run_folder)
@@ -35,6 +37,9 @@ def test_a_run_is_opened_as_its_model(run_folder, elmo):
 def test_a_run_without_a_model_says_what_to_do(run_folder):
     (run_folder / "model" / "config.json").unlink()
     with pytest.raises(UserError, match="is a training run without a model yet: resume it"):
+        open_checkpoint(run_folder)
+    (run_folder / "corpus").rmdir()  # as a task's run, which holds no ELMo to come
+    with pytest.raises(UserError, match="holds no model"):
         open_checkpoint(run_folder)
 
 

@@ -78,7 +78,8 @@ def test_a_real_study_by_the_command(tmp_path, data, model_folder):
 @pytest.mark.slow
 def test_a_study_whose_runs_fail_says_where_the_reason_is(tmp_path, data, model_folder):
     line = ["study", "tasks", "--data", data, "-m", model_folder, "--out", tmp_path / "runs", "--tasks", "pos"]
-    result = CliRunner().invoke(app, [*map(str, line), "--seeds", "1", "--set", "cells=-1"])
+    (data / "pos.conllu").write_text("no CoNLL-U\n")
+    result = CliRunner().invoke(app, [*map(str, line), "--seeds", "1"])
     assert isinstance(result.exception, ValueError)
     assert "seed-0.log" in str(result.exception)
 

@@ -1,17 +1,33 @@
-"""How far a piece of work has come: one type and one callback for all that takes its time."""
+"""How far a piece of work has come: one event and one callback for all that takes its time.
+
+Work that knows more of itself has an event of its own, made from this one: a callback that shows stage and
+fraction serves everywhere.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
+P = TypeVar("P", bound="Progress")
 
 
-class Progress(NamedTuple):
+@dataclass(frozen=True)
+class Progress:
     stage: str  # "embedding", "fitting"
-    done: int
-    total: int
+    done: float = 0.0
+    total: float = 0.0  # 0: not known, or nothing to count
+
+    @classmethod
+    def at(cls: type[P], stage: str, fraction: float | None, **more: Any) -> P:
+        """Where there is a share of the whole, and no count."""
+        return cls(stage, fraction or 0.0, 0.0 if fraction is None else 1.0, **more)
+
+    @property
+    def fraction(self) -> float | None:
+        return self.done / self.total if self.total else None
 
 
 OnProgress = Callable[[Progress], None]

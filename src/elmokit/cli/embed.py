@@ -117,7 +117,7 @@ def _run(job: EmbedJob, overwrite: bool, restart: bool) -> Summary:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    from elmokit.embed.job import Progress as JobProgress
+    from elmokit.embed.job import JobProgress
 
     columns = (
         TextColumn("{task.description}"),

@@ -13,7 +13,7 @@ import typer
 from elmokit.cli.shared.options import AsJson, OnBadLine, Split, Threads, Tokenizer, use_threads
 
 if TYPE_CHECKING:
-    from elmokit.pretrain.progress import Progress
+    from elmokit.pretrain.progress import TrainingProgress
 
 MOSTLY = 0.5  # of the words: more unknown ones than that, and the figure says little
 
@@ -89,7 +89,7 @@ def perplexity(
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[Progress], None]]:
+def _progress() -> Iterator[Callable[[TrainingProgress], None]]:
     from rich import progress
     from rich.console import Console
 
@@ -102,7 +102,7 @@ def _progress() -> Iterator[Callable[[Progress], None]]:
     with progress.Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("reading", total=None, done="")
 
-        def show(now: Progress) -> None:
+        def show(now: TrainingProgress) -> None:
             if now.message is not None:
                 bar.console.print(now.message, highlight=False, soft_wrap=True)
             if now.perplexity is not None:

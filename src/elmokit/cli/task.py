@@ -17,8 +17,7 @@ from elmokit.errors import UserError
 
 if TYPE_CHECKING:
     from elmokit.tasks.model import TaskModel
-    from elmokit.tasks.progress import OnProgress
-    from elmokit.tasks.progress import Progress as TaskProgress
+    from elmokit.tasks.progress import OnTaskProgress, TaskProgress
 
 NONE = "none"
 task = typer.Typer(
@@ -131,7 +130,7 @@ def train(
 
 
 @contextmanager
-def _watched() -> Iterator[tuple[OnProgress, Callable[[], bool]]]:
+def _watched() -> Iterator[tuple[OnTaskProgress, Callable[[], bool]]]:
     """A live line, and whether to stop. Before the first step a signal ends it at once: nothing is lost."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn

@@ -21,6 +21,7 @@ from elmokit.embed.scratch import Record, Scratch
 from elmokit.errors import UserError
 from elmokit.model.scalar_mix import ScalarMix
 from elmokit.model.state import CarryState, WarmState
+from elmokit.progress import Progress, silent
 from elmokit.text.batches import windows
 from elmokit.text.corpus import BadLine, LineReader
 
@@ -28,11 +29,12 @@ SECONDS_BETWEEN_COMMITS = 2.0
 _NOTHING = np.zeros(0)  # a sentence's vectors before it is embedded
 
 
-class Progress(NamedTuple):
-    stage: Literal["skipping", "embedding", "writing"]
-    sentences: int
-    tokens: int
-    fraction: float | None  # of the input, or of the writing
+@dataclass(frozen=True)
+class JobProgress(Progress):
+    """Stages are skipping, embedding and writing; the fraction is of the input, or of the writing."""
+
+    sentences: int = 0
+    tokens: int = 0
 
 
 class Summary(NamedTuple):
@@ -70,7 +72,7 @@ class EmbedJob:
         *,
         overwrite: bool = False,
         restart: bool = False,
-        on_progress: Callable[[Progress], None] = lambda progress: None,
+        on_progress: Callable[[JobProgress], None] = silent,
     ) -> Summary:
         """Resumes what an interrupted run of the same job left in `scratch_folder`, unless `restart`."""
         self.check(overwrite)
@@ -90,12 +92,12 @@ class EmbedJob:
                     scratch,
                     temporary,
                     self._metadata(),
-                    lambda done: on_progress(Progress("writing", done, tokens, done / total)),
+                    lambda done: on_progress(JobProgress("writing", done, total, sentences=done, tokens=tokens)),
                 )
             scratch.remove()
             return Summary(scratch.sentences, tokens, resumed_at, lines.skipped)
 
-    def _embed(self, lines: LineReader, scratch: Scratch, on_progress: Callable[[Progress], None]) -> int:
+    def _embed(self, lines: LineReader, scratch: Scratch, on_progress: Callable[[JobProgress], None]) -> int:
         """Read, embed and append what is not there yet. Only whole windows are committed, and windows begin
         where they would have begun anyway: so an interruption changes no batch and no bit."""
         digest = hashlib.sha256()
@@ -108,7 +110,7 @@ class EmbedJob:
             _absorb(digest, record)
             tokens += len(record.tokens)
             if done % 1000 == 0:
-                on_progress(Progress("skipping", done, tokens, lines.fraction()))
+                on_progress(JobProgress.at("skipping", lines.fraction(), sentences=done, tokens=tokens))
         if scratch.sentences and digest.hexdigest() != scratch.resumed.input_digest:
             raise UserError(f"{self.source} is not the text that {scratch.folder} was begun with: use --restart")
         carry = self.elmo.state if isinstance(self.elmo.state, CarryState) else None
@@ -122,7 +124,9 @@ class EmbedJob:
                     _absorb(digest, record)
                     tokens += len(record.tokens)
                 scratch.mark(digest.hexdigest(), carry.state if carry else None)
-                on_progress(Progress("embedding", scratch.sentences, tokens, lines.fraction()))
+                on_progress(
+                    JobProgress.at("embedding", lines.fraction(), sentences=scratch.sentences, tokens=tokens)
+                )
                 if time.monotonic() - committed > SECONDS_BETWEEN_COMMITS:
                     scratch.commit()
                     committed = time.monotonic()
@@ -211,7 +215,7 @@ def embed_file(
     on_bad_line: BadLine = "refuse",
     overwrite: bool = False,
     restart: bool = False,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[JobProgress], None] = silent,
 ) -> Summary:
     """`elmo embed` as one call: interrupted and called again, it resumes. Options as of EmbedJob and its run."""
     elmo = model if isinstance(model, Elmo) else Elmo.from_pretrained(model)

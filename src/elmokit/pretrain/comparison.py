@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from elmokit.checkpoint import Checkpoint
 from elmokit.pretrain.perplexity import Perplexity, perplexity
-from elmokit.pretrain.progress import OnProgress, Progress
+from elmokit.pretrain.progress import OnTrainingProgress, TrainingProgress
 from elmokit.text.corpus import read_lines
 from elmokit.text.tokens import TokenizerConfig, make_tokenizer
 
@@ -23,14 +23,14 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    before: Checkpoint, after: Checkpoint, texts: Mapping[str, Sequence[Tokens]], on_progress: OnProgress
+    before: Checkpoint, after: Checkpoint, texts: Mapping[str, Sequence[Tokens]], on_progress: OnTrainingProgress
 ) -> tuple[Comparison, ...]:
     """Both models on each text; they predict the same words."""
     found = []
     for done, (name, sentences) in enumerate(texts.items()):
-        on_progress(Progress("comparing", done / len(texts)))
+        on_progress(TrainingProgress("comparing", done, len(texts)))
         found.append(Comparison(name, perplexity(before, sentences), perplexity(after, sentences)))
-    on_progress(Progress("comparing", 1.0))
+    on_progress(TrainingProgress("comparing", len(texts), len(texts)))
     return tuple(found)
 
 

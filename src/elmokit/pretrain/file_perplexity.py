@@ -8,7 +8,8 @@ from pathlib import Path
 
 from elmokit.pretrain.any_model import AnyModel, checkpoint_of
 from elmokit.pretrain.perplexity import Perplexity, State, perplexity
-from elmokit.pretrain.progress import OnProgress, Progress, unheard
+from elmokit.pretrain.progress import OnTrainingProgress, TrainingProgress
+from elmokit.progress import silent
 from elmokit.text.corpus import BadLine, LineReader
 from elmokit.text.tokens import Tokenizer, TokenizerConfig, make_tokenizer
 
@@ -22,7 +23,7 @@ def perplexity_of_files(
     tokenizer: str | None = None,
     on_bad_line: BadLine = "refuse",
     limit: int | None = None,
-    on_progress: OnProgress = unheard,
+    on_progress: OnTrainingProgress = silent,
 ) -> Perplexity:
     """As `perplexity`, of the lines of text files (.gz .bz2 .xz .zst too; "-" is standard input), in order.
 
@@ -37,12 +38,12 @@ def perplexity_of_files(
 
     def report(so_far: Perplexity) -> None:
         fraction = so_far.sentences / limit if limit else text.fraction
-        on_progress(Progress("measuring", fraction, so_far.predictions, perplexity=so_far))
+        on_progress(TrainingProgress.at("measuring", fraction, tokens=so_far.predictions, perplexity=so_far))
 
     found = perplexity(checkpoint, islice(text, limit), state=state, report=report)
     if text.skipped:
         message = f"skipped {text.skipped:,} lines that are not UTF-8"
-        on_progress(Progress("measuring", 1.0, found.predictions, message=message))
+        on_progress(TrainingProgress.at("measuring", 1.0, tokens=found.predictions, message=message))
     return found
 
 

@@ -12,7 +12,7 @@ from elmokit.formats.word_vectors import bilm_from_vectors
 from elmokit.pretrain.adaptation import extend_vocabulary, with_head, word_counts
 from elmokit.pretrain.any_model import AnyModel, checkpoint_of
 from elmokit.pretrain.corpus import Corpus
-from elmokit.pretrain.progress import OnProgress, Stop
+from elmokit.pretrain.progress import OnTrainingProgress, Stop
 from elmokit.pretrain.recipe import Recipe
 from elmokit.pretrain.request import FINETUNE, PRETRAIN, Request, SentenceLines
 from elmokit.pretrain.step import TrainConfig
@@ -40,7 +40,7 @@ def pretrain(
     checkpoint_minutes: float | None = None,
     workers: int = 1,
     resume: bool | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnTrainingProgress | None = None,
     stop: Stop | None = None,
 ) -> Trained:
     """Train a bidirectional language model on texts, in the folder `out`.
@@ -60,7 +60,7 @@ def pretrain(
     checkpoint_minutes   what kill -9 may lose, at most (5)
     workers              processes that tokenize
     resume               True: `out` must hold a run; False: it must not; None: as it is
-    on_progress          is called with a `Progress` while the text is read, while it trains and as it measures
+    on_progress          is called with a `TrainingProgress` while the text is read, as it trains and measures
     stop                 is asked before each step; when it says so, everything is saved and `finished` is False
 
     Ctrl-C ends the step, saves everything and raises KeyboardInterrupt. Under torchrun, every process calls this
@@ -112,7 +112,7 @@ def finetune(
     checkpoint_minutes: float | None = None,
     workers: int = 1,
     resume: bool | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnTrainingProgress | None = None,
     stop: Stop | None = None,
 ) -> Trained:
     """Train a model further on the text of a domain, once over it by default (paper, section 3.4).

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from elmokit.progress import Progress
 
 if TYPE_CHECKING:
     from elmokit.model.lstm import LSTMConfig
@@ -11,8 +14,6 @@ if TYPE_CHECKING:
     from elmokit.pretrain.perplexity import Perplexity
     from elmokit.pretrain.run_config import Budget
     from elmokit.pretrain.step import TrainConfig
-
-Stage = Literal["reading", "training", "measuring", "comparing"]
 
 
 class Plan(NamedTuple):
@@ -34,11 +35,13 @@ class Plan(NamedTuple):
     budget: Budget
 
 
-class Progress(NamedTuple):
-    """Where the work stands. What is not known at a stage, or not measured yet, is None."""
+@dataclass(frozen=True)
+class TrainingProgress(Progress):
+    """Stages are reading, training, measuring and comparing; the fraction is of the text, or of the budget.
 
-    stage: Stage
-    fraction: float | None  # reading: of the text; training and measuring: of the budget
+    What is not known at a stage, or not measured yet, is None.
+    """
+
     tokens: int = 0  # read, or trained on
     step: int = 0
     tokens_per_second: float | None = None
@@ -49,12 +52,8 @@ class Progress(NamedTuple):
     plan: Plan | None = None  # training, once, before the first step
 
 
-OnProgress = Callable[[Progress], None]
+OnTrainingProgress = Callable[[TrainingProgress], None]
 Stop = Callable[[], bool]
-
-
-def unheard(progress: Progress) -> None:
-    """Where nobody listens."""
 
 
 def never() -> bool:

@@ -24,10 +24,11 @@ from elmokit.pretrain.checkpoints import Checkpoints
 from elmokit.pretrain.corpus import CorpusParts
 from elmokit.pretrain.metrics import Metrics, draw_curve
 from elmokit.pretrain.perplexity import Perplexity, perplexity
-from elmokit.pretrain.progress import OnProgress, Plan, Progress, Stop, never, unheard
+from elmokit.pretrain.progress import OnTrainingProgress, Plan, Stop, TrainingProgress, never
 from elmokit.pretrain.ranks import Ranks
 from elmokit.pretrain.run_config import Budget, RunConfig, read_run_config, write_run_config
 from elmokit.pretrain.step import StepResult, Trainer
+from elmokit.progress import silent
 
 CORPUS, START, MODEL = "corpus", "start", "model"
 STEPS_TO_ESTIMATE = 2  # the first one is slower
@@ -42,7 +43,7 @@ class _Session(NamedTuple):
     """What one call of `train` writes to, tells and asks."""
 
     metrics: Metrics
-    on_progress: OnProgress
+    on_progress: OnTrainingProgress
     stop: Stop
 
 
@@ -123,14 +124,14 @@ class Run:
             budget=self.config.budget,
         )
 
-    def train(self, on_progress: OnProgress = unheard, stop: Stop = never) -> Outcome:
+    def train(self, on_progress: OnTrainingProgress = silent, stop: Stop = never) -> Outcome:
         """Train until the budget is used or `stop` says so; either way everything is on disk afterwards.
 
         `stop` is asked before every step. So it is with a KeyboardInterrupt from `on_progress` or `stop`: it is
         passed on when everything is saved. `on_progress` is called by the first rank alone.
         """
         with Metrics(self.folder, self._metrics_length) as metrics:
-            session = _Session(metrics, on_progress if self.ranks.first else unheard, stop)
+            session = _Session(metrics, on_progress if self.ranks.first else silent, stop)
             try:
                 self._check_precision(session)
                 if not self._take_steps(session):
@@ -209,8 +210,9 @@ class Run:
         share = 1 / self.config.evaluations
         return (int(self.progress / share + 1e-9) + 1) * share
 
-    def _now(self, stage: Literal["training", "measuring"] = "training", **more: Any) -> Progress:
-        return Progress(stage, min(1.0, self.progress), self.trainer.tokens, self.trainer.step, **more)
+    def _now(self, stage: Literal["training", "measuring"] = "training", **more: Any) -> TrainingProgress:
+        tokens, step = self.trainer.tokens, self.trainer.step
+        return TrainingProgress.at(stage, min(1.0, self.progress), tokens=tokens, step=step, **more)
 
     def _say(self, session: _Session, message: str) -> None:
         session.on_progress(self._now(message=message))

@@ -16,13 +16,14 @@ from elmokit.pretrain.corpus import Corpus, CorpusParts
 from elmokit.pretrain.interruption import interruption
 from elmokit.pretrain.perplexity import Perplexity
 from elmokit.pretrain.preparation import ReadingProgress, prepare
-from elmokit.pretrain.progress import OnProgress, Progress, Stop, never, unheard
+from elmokit.pretrain.progress import OnTrainingProgress, Stop, TrainingProgress, never
 from elmokit.pretrain.ranks import Ranks
 from elmokit.pretrain.recipe import Recipe
 from elmokit.pretrain.request import FINETUNE, SPLIT, Request
 from elmokit.pretrain.run import CORPUS, START, Run
 from elmokit.pretrain.run_config import RUN, Budget, read_run_config
 from elmokit.pretrain.step import TrainConfig
+from elmokit.progress import silent
 from elmokit.text.tokens import make_tokenizer
 
 
@@ -52,13 +53,13 @@ class Training:
         request: Request,
         out: Path,
         start: Callable[[Recipe], Start | None],
-        on_progress: OnProgress | None,
+        on_progress: OnTrainingProgress | None,
         stop: Stop | None,
         general: tuple[str, ...] = (),
     ) -> None:
         self.request, self.out, self.start, self.general = request, out, start, general
         self.ranks = Ranks.from_environment()
-        self.on_progress = on_progress if on_progress is not None and self.ranks.first else unheard
+        self.on_progress = on_progress if on_progress is not None and self.ranks.first else silent
         self.stop = stop or never
 
     def carry_out(self, resume: bool | None) -> Trained:
@@ -96,7 +97,7 @@ class Training:
         def report(now: ReadingProgress) -> None:
             nonlocal last
             last = now
-            self.on_progress(Progress("reading", now.fraction, now.tokens))
+            self.on_progress(TrainingProgress.at("reading", now.fraction, tokens=now.tokens))
 
         self.out.mkdir(parents=True, exist_ok=True)
         corpus = prepare(
@@ -113,7 +114,7 @@ class Training:
         )
         if last.skipped:
             message = f"skipped {last.skipped:,} lines that are not UTF-8"
-            self.on_progress(Progress("reading", 1.0, last.tokens, message=message))
+            self.on_progress(TrainingProgress.at("reading", 1.0, tokens=last.tokens, message=message))
         return corpus
 
     def _resume(self) -> Run:
@@ -130,7 +131,7 @@ class Training:
 
     def _train(self, run: Run) -> Trained:
         done, tokens, step = min(1.0, run.progress), run.trainer.tokens, run.trainer.step
-        self.on_progress(Progress("training", done, tokens, step, plan=run.plan))
+        self.on_progress(TrainingProgress.at("training", done, tokens=tokens, step=step, plan=run.plan))
         with interruption() as interrupted:
             outcome = run.train(self.on_progress, lambda: interrupted() or self.stop())
             if interrupted() and not outcome.finished:

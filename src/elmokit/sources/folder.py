@@ -9,7 +9,7 @@ from elmokit.checkpoint import CONFIG, Checkpoint, is_checkpoint
 from elmokit.errors import UserError
 
 Kind = Literal["elmokit", "bilm", "many-langs"]  # ours; bilm-tf's and AllenNLP's; ELMoForManyLangs'
-RUN, RUN_MODEL = "run.json", "model"  # of a training run, as pretrain/run.py writes them
+RUN, CORPUS, RUN_MODEL = "run.json", "corpus", "model"  # of a pretraining run, as pretrain/ writes them
 
 
 def kind_of(folder: Path) -> Kind | None:
@@ -54,7 +54,7 @@ def read_folder(folder: Path) -> Checkpoint:
         return read_many_langs(folder)
     if (folder / CONFIG).is_file():
         return Checkpoint.load(folder)  # says what is wrong with a config.json that is not quite ours
-    if (folder / RUN).is_file():
+    if (folder / RUN).is_file() and (folder / CORPUS).is_dir():  # a task's run has a run.json too, and no corpus
         raise UserError(f"{folder} is a training run without a model yet: resume it until it is done")
     raise UserError(
         f"{folder} holds no model: expected {CONFIG} with model.safetensors (elmokit), options.json with "

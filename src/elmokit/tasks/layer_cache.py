@@ -21,7 +21,8 @@ from torch import Tensor
 from elmokit.atomic import replacing
 from elmokit.embed.arrays import as_half
 from elmokit.embed.embedder import Array, Elmo
-from elmokit.tasks.progress import OnProgress, Progress, silent
+from elmokit.progress import silent
+from elmokit.tasks.progress import OnTaskProgress, TaskProgress
 
 FOLDER = "ELMOKIT_CACHE"  # the environment's name for where caches lie
 SEPARATOR = "\x1f"  # between tokens
@@ -49,7 +50,7 @@ class LayerCache:
         elmo: Elmo,
         sentences: Iterable[Sequence[str]],
         folder: Path | None = None,
-        on_progress: OnProgress = silent,
+        on_progress: OnTaskProgress = silent,
     ) -> LayerCache:
         """The cache of these sentences: from disk, or made now; equal sentences are kept once."""
         folder = folder or default_folder()
@@ -106,9 +107,9 @@ def _padded(rows: Sequence[NDArray[np.float16]], layers: int, width: int) -> Ten
     return torch.from_numpy(batch)
 
 
-def _write(path: Path, elmo: Elmo, sentences: list[Key], on_progress: OnProgress) -> None:
+def _write(path: Path, elmo: Elmo, sentences: list[Key], on_progress: OnTaskProgress) -> None:
     total = len(sentences)
     with replacing(path) as temporary, temporary.open("wb") as file:
         for done, array in enumerate(elmo.stream(sentences), start=1):
             file.write(np.ascontiguousarray(_rounded(array)).tobytes())
-            on_progress(Progress("the biLM reads the sentences, once", done, total))
+            on_progress(TaskProgress("the biLM reads the sentences, once", done, total))

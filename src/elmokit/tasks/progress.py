@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
+
+from elmokit.progress import Progress
 
 
 class Epoch(NamedTuple):
@@ -13,16 +16,12 @@ class Epoch(NamedTuple):
     seconds: float
 
 
-class Progress(NamedTuple):
-    stage: str  # what is being done, in words to be shown
-    done: int = 0  # sentences that the biLM has read, or examples of this epoch
-    total: int = 0  # 0 where there is nothing to count
+@dataclass(frozen=True)
+class TaskProgress(Progress):
+    """Done are sentences that the biLM has read, or examples of this epoch."""
+
     loss: float | None = None  # while training: of this epoch so far
     epoch: Epoch | None = None  # one that has been measured just now
 
 
-OnProgress = Callable[[Progress], None]
-
-
-def silent(progress: Progress) -> None:
-    """For whoever does not watch."""
+OnTaskProgress = Callable[[TaskProgress], None]

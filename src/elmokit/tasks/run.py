@@ -28,13 +28,14 @@ from elmokit.atomic import replacing_folder, write_file
 from elmokit.config import build, dump, parse_json, present_names
 from elmokit.errors import UserError
 from elmokit.model.seeding import seeded
+from elmokit.progress import silent
 from elmokit.tasks.average import WeightAverage
 from elmokit.tasks.batches import epoch_batches
 from elmokit.tasks.inputs import InputConfig, present_tensor_names
 from elmokit.tasks.layer_cache import LayerCache
 from elmokit.tasks.model import BEST, ELMO, RESULTS, TaskModel
 from elmokit.tasks.optimizer import load_optimizer, make_optimizer, optimizer_tensors
-from elmokit.tasks.progress import Epoch, OnProgress, Progress, silent
+from elmokit.tasks.progress import Epoch, OnTaskProgress, TaskProgress
 from elmokit.tasks.results import draw_curve, results_table
 from elmokit.tasks.task import TrainConfig
 
@@ -81,9 +82,9 @@ class TaskRun:
         self._average = WeightAverage(model.network, config.average) if config.average else None
         self._open()
 
-    def train(self, on_progress: OnProgress = silent, stop: Callable[[], bool] = lambda: False) -> bool:
+    def train(self, on_progress: OnTaskProgress = silent, stop: Callable[[], bool] = lambda: False) -> bool:
         """Until patience or the epochs are used up; False where `stop` said so before (the last epoch is kept)."""
-        on_progress(Progress(self._plan()))
+        on_progress(TaskProgress(self._plan()))
         while not self.finished:
             begun = time.monotonic()
             loss = self._train_epoch(on_progress, stop)
@@ -98,7 +99,7 @@ class TaskRun:
                 for group in self._optimizer.param_groups:
                     group["lr"] *= self.config.decay
             self._save()
-            on_progress(Progress(f"epoch {len(self.epochs)} is measured", epoch=self.epochs[-1]))
+            on_progress(TaskProgress(f"epoch {len(self.epochs)} is measured", epoch=self.epochs[-1]))
         if not (self.folder / RESULTS).is_file():
             self._write_results()
         return True
@@ -136,7 +137,7 @@ class TaskRun:
         """Whether anything was ever correct: a model that finds nothing yet is learning, not standing still."""
         return any(epoch.scores[self.model.task.metric] > 0 for epoch in self.epochs)
 
-    def _train_epoch(self, on_progress: OnProgress, stop: Callable[[], bool]) -> float | None:
+    def _train_epoch(self, on_progress: OnTaskProgress, stop: Callable[[], bool]) -> float | None:
         network, number = self.model.network, len(self.epochs) + 1
         network.train()
         total, done = 0.0, 0
@@ -146,7 +147,7 @@ class TaskRun:
                     return None
                 total += self._step(indices) * len(indices)
                 done += len(indices)
-                on_progress(Progress(f"epoch {number}", done, len(self.examples), total / done))
+                on_progress(TaskProgress(f"epoch {number}", done, len(self.examples), total / done))
         return total / done
 
     def _step(self, indices: Sequence[int]) -> float:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from elmokit.embed.embedder import Elmo
+from elmokit.progress import silent
 from elmokit.tasks import task_class
 from elmokit.tasks.inputs import InputConfig, Place
 from elmokit.tasks.layer_cache import LayerCache
 from elmokit.tasks.model import TaskModel
 from elmokit.tasks.prepare import read_data, settings_of, word_table
-from elmokit.tasks.progress import OnProgress, Progress, silent
+from elmokit.tasks.progress import OnTaskProgress, TaskProgress
 from elmokit.tasks.run import TaskRun
 
 
@@ -34,7 +35,7 @@ def train_task(
     seed: int = 0,
     limit: int | None = None,
     cache: str | Path | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnTaskProgress | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> TaskModel:
     """Train a task's model in the folder `out`; its best epoch is returned. The same call resumes a run.
@@ -66,9 +67,9 @@ def train_task(
     )
     kind = task_class(task)
     sizes, config = settings_of(kind, recipe, settings, seed)
-    tell(Progress("reading the examples"))
+    tell(TaskProgress("reading the examples"))
     data = read_data(kind, sizes, Path(train), Path(dev), limit)
-    tell(Progress("reading the vectors"))
+    tell(TaskProgress("reading the vectors"))
     tokens = data.tokens(dev=vectors is not None)  # a vector that is learned needs training
     table = word_table(None if vectors is None else Path(vectors), tokens)
     bilm = None if elmo is None else Elmo.from_pretrained(elmo)

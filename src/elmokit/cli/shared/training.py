@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from elmokit.pretrain.optimizer import OptimizerConfig
-    from elmokit.pretrain.progress import Progress
+    from elmokit.pretrain.progress import TrainingProgress
     from elmokit.pretrain.training import Trained
 
 # Defaults are the library's, and shown here: what is not given is the run's own where one is resumed.
@@ -57,7 +57,7 @@ Resume = Annotated[
 class Watch(NamedTuple):
     """What a call of pretraining is given."""
 
-    on_progress: Callable[[Progress], None]
+    on_progress: Callable[[TrainingProgress], None]
     stop: Callable[[], bool]
 
 
@@ -89,7 +89,7 @@ class _Display:
         if self.stage not in ("training", "measuring"):
             interrupt()
 
-    def show(self, now: Progress) -> None:
+    def show(self, now: TrainingProgress) -> None:
         self.stage = now.stage
         if now.plan is not None:
             self.bar.console.print(plan_table(now))
@@ -107,7 +107,7 @@ class _Display:
         total = None if now.fraction is None else 1.0
         self.bar.update(self.task, total=total, completed=now.fraction or 0.0, line=self._line(now))
 
-    def _line(self, now: Progress) -> str:
+    def _line(self, now: TrainingProgress) -> str:
         if now.stage == "reading":
             return f"reading the text: {now.tokens:,} tokens"
         if now.stage == "comparing":
@@ -120,7 +120,7 @@ class _Display:
         self.bar.console.print(message, highlight=False, soft_wrap=True)
 
 
-def plan_table(now: Progress) -> Table:
+def plan_table(now: TrainingProgress) -> Table:
     from rich.table import Table
 
     plan = now.plan
