@@ -17,6 +17,7 @@ from elmokit.analysis.contexts.index_files import IndexFacts, read_facts, write_
 from elmokit.analysis.contexts.marked import read_marked, word_vectors
 from elmokit.checkpoint import config_digest
 from elmokit.cli.index import index as index_app
+from elmokit.progress import Progress
 from elmokit.text.tokens import TokenizerConfig
 from helpers.models import make_elmo, small_config
 
@@ -291,7 +292,7 @@ def test_without_lancedb_the_extra_is_named(tmp_path, elmo, corpus, monkeypatch)
 def test_progress_counts_vectors(elmo, corpus):
     reports = []
     count = sum(len(context.places) for context in read_contexts(elmo, [corpus], [1], on_progress=reports.append))
-    assert reports[-1] == ("embedding", count, count)
+    assert reports[-1] == Progress("embedding", count, count)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from elmokit.analysis.contexts.neighbours import (
 )
 from elmokit.cli.neighbours import neighbours as neighbours_command
 from elmokit.cli.shared.contexts import highlighted
+from elmokit.progress import Progress
 
 LINES = [
     "He sat on the bank of the river .",
@@ -91,7 +92,7 @@ def test_one_call_looks_where_it_is_told(tmp_path, elmo, model_folder, corpus, v
     direct = corpus_neighbours(elmo, query, [corpus], vectors=vectors, limit=20)
     options = {"vectors": vectors, "limit": 20, "on_progress": told.append}
     assert neighbours(model_folder, sentence, corpus=[corpus], **options) == direct
-    assert told[-1] == ("embedding", 20, 20)
+    assert told[-1] == Progress("embedding", 20, 20)
     for where in ({}, {"corpus": [corpus], "index": tmp_path}):
         with pytest.raises(ValueError, match="either a corpus"):
             neighbours(elmo, sentence, **where)

@@ -19,6 +19,7 @@ from elmokit.analysis.contexts.occurrences import (
 from elmokit.analysis.contexts.polysemy import polysemy, principal_plane, separation, view_word
 from elmokit.analysis.probes.sense_corpus import read_senses
 from elmokit.cli.polysemy import polysemy as polysemy_command
+from elmokit.progress import Progress
 from elmokit.text.tokens import make_tokenizer
 from helpers.senses import FALL, MONEY, RIVER, Neighbours, bank, corpus, write
 
@@ -173,7 +174,7 @@ def test_one_call_finds_the_occurrences(tagged, tmp_path):
     found = polysemy(model, "배가", corpus=text, senses=pairs, forms=["배는"], on_progress=told.append)
     assert [o.sense for o in found.occurrences] == ["탈것", "탈것", "과일", "과일", None, None]
     assert found.source == "a.txt and p.json"
-    assert told[-1] == ("embedding", 6, 6)
+    assert told[-1] == Progress("embedding", 6, 6)
 
 
 def test_many_senses_and_none():
