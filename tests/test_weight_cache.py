@@ -15,7 +15,7 @@ from elmokit.embed.token_layer import TokenLayer
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.kernels import trust_versions, use
-from elmokit.model.kernels.cache import digests_of, look, optimistic, remembered
+from elmokit.model.kernels.cache import Hashing, digests_of, look, optimistic, remembered
 from elmokit.model.kernels.layers import packed
 from elmokit.model.kernels.library import available_variants, library
 from elmokit.model.lstm import LSTMConfig
@@ -291,3 +291,38 @@ def test_words_that_are_looked_up_are_not_kept(tmp_path):
         elmo.bilm.encoder.word_embedding.weight.numpy()[:] *= 2
         after = layer(SENTENCES)[0]
     assert not torch.equal(before, after)
+
+
+HANDED_OUT = {
+    "bilm": lambda elmo: elmo.bilm,
+    "checkpoint": lambda elmo: elmo.checkpoint.bilm,
+    "layer": lambda elmo: elmo.layer().bilm,
+    "a copy's": lambda elmo: copy.copy(elmo).bilm,
+}
+
+
+@pytest.mark.parametrize("hand_out", HANDED_OUT.values(), ids=HANDED_OUT)
+def test_a_model_that_nobody_else_has_is_hashed_once_it_is_handed_out(tmp_path, monkeypatch, hand_out):
+    make_elmo(CONFIG).save(tmp_path / "model")
+    elmo = Elmo.from_pretrained(tmp_path / "model")
+    before = elmo.embed(SENTENCES)
+    hashed = []
+    made = Hashing.__init__
+    monkeypatch.setattr(Hashing, "__init__", lambda self, weights: hashed.extend(weights) or made(self, weights))
+    assert all(np.array_equal(one, other) for one, other in zip(elmo.embed(SENTENCES), before))
+    assert not hashed
+    weight = hand_out(elmo).get_parameter("backward_lstms.1.hidden_weight")
+    assert all(np.array_equal(one, other) for one, other in zip(elmo.embed(SENTENCES), before))
+    assert hashed
+    through_numpy(weight, 3, 1.0)
+    after = elmo.embed(SENTENCES)
+    assert not all(np.array_equal(one, other) for one, other in zip(after, before))
+    assert all(np.array_equal(one, other) for one, other in zip(after, fresh(elmo).embed(SENTENCES)))
+
+
+def test_a_model_that_was_given_is_hashed_from_the_beginning():
+    mine = make_elmo(CONFIG).checkpoint
+    elmo = Elmo(mine)
+    before = elmo.embed(SENTENCES)
+    through_numpy(mine.bilm.get_parameter("forward_lstms.0.bias"), 0, 1.0)
+    assert not all(np.array_equal(one, other) for one, other in zip(elmo.embed(SENTENCES), before))

@@ -14,7 +14,7 @@ from torch import Tensor
 from elmokit.checkpoint import Checkpoint, StoredWeights
 from elmokit.embed.token_layer import TokenLayer
 from elmokit.errors import UserError
-from elmokit.model.bilm import BiLM
+from elmokit.model.bilm import BiLM, BiLMOutput
 from elmokit.model.elmo import ElmoLayer
 from elmokit.model.kernels.cache import optimistic
 from elmokit.model.kernels.layers import WEIGHT_FORMATS, WeightFormat
@@ -66,13 +66,13 @@ class Elmo:
             tokenizer = TokenizerConfig(tokenizer, checkpoint.tokenizer.normalize)
         if weights not in WEIGHT_FORMATS:
             raise UserError(f"weights: expected {', '.join(WEIGHT_FORMATS)}, found {weights!r}")
-        self.checkpoint = checkpoint
-        self.bilm = _moved(checkpoint.bilm, device).eval()
-        self.bilm.weights = weights
+        self._checkpoint = checkpoint
+        self._bilm = _moved(checkpoint.bilm, device).eval()
+        self._bilm.weights, self._bilm.private = weights, False  # whoever made the checkpoint has it, too
         self.mapper = checkpoint.mapper
         self.tokenizer = make_tokenizer(tokenizer or checkpoint.tokenizer)
         self.batch_tokens = batch_tokens
-        self.token_layer = TokenLayer(self.bilm, self.mapper)
+        self.token_layer = TokenLayer(self._bilm, self.mapper)
         self.state_name = state
         self.state = self._state_policy(state, warm_text)
 
@@ -81,7 +81,7 @@ class Elmo:
         """A folder (elmokit's own, bilm-tf's/AllenNLP's or ELMoForManyLangs'), a bundled model by name, or a model
         on the Hugging Face Hub: "owner/name", of a `revision` (a branch, a tag or a commit hash) if given.
         """
-        return cls(open_checkpoint(source, revision), **options)
+        return cls._owning(open_checkpoint(source, revision), **options)
 
     @classmethod
     def from_original(
@@ -90,7 +90,7 @@ class Elmo:
         """The published pair. `published` spells tokens bit for bit as the original software did."""
         from elmokit.formats.bilm_hdf5 import read_bilm
 
-        return cls(read_bilm(options_file, weight_file, published=published), **options)
+        return cls._owning(read_bilm(options_file, weight_file, published=published), **options)
 
     @classmethod
     def from_recipe(cls, recipe: str | Path, *, seed: int = 0, **options: Any) -> Elmo:
@@ -98,7 +98,7 @@ class Elmo:
         settings = load_model_recipe(recipe)
         with seeded(seed):
             bilm = BiLM(settings.model)
-        return cls(Checkpoint(bilm, settings.mapper, settings.tokenizer), **options)
+        return cls._owning(Checkpoint(bilm, settings.mapper, settings.tokenizer), **options)
 
     @classmethod
     def from_vectors(
@@ -117,20 +117,42 @@ class Elmo:
         checkpoint = bilm_from_vectors(
             vectors, load_model_recipe(recipe), limit=limit, trainable=trainable, seed=seed
         )
-        return cls(checkpoint, **options)
+        return cls._owning(checkpoint, **options)
+
+    @classmethod
+    def _owning(cls, checkpoint: Checkpoint, **options: Any) -> Elmo:
+        elmo = cls(checkpoint, **options)
+        elmo._bilm.private = True  # until it is handed out: see `bilm`
+        return elmo
+
+    @property
+    def bilm(self) -> BiLM:
+        """The model itself, to look into or to edit.
+
+        Edits through `.data` or NumPy leave no trace but in the bytes of the weights. So from here on these are
+        hashed with every call, which costs a sentence by itself about a third (benchmarks/weight_check.py).
+        """
+        self._bilm.private = False
+        return self._bilm
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The model with all that belongs to it; as of `bilm`, it may be edited from here on."""
+        self._bilm.private = False
+        return self._checkpoint
 
     @property
     def width(self) -> int:
         """D, the size of a vector."""
-        return self.bilm.config.width
+        return self._bilm.config.width
 
     @property
     def layers(self) -> int:
         """How many there are: the token layer and the LSTM layers."""
-        return self.bilm.config.layers
+        return self._bilm.config.layers
 
     def save(self, folder: str | Path, *, weights: StoredWeights = "float32", overwrite: bool = False) -> None:
-        self.checkpoint.save(folder, weights=weights, overwrite=overwrite)
+        self._checkpoint.save(folder, weights=weights, overwrite=overwrite)
 
     def layer(self, places: int = 1, **options: Any) -> ElmoLayer:
         """The ELMo layer over this biLM, for a model of your own; takes `ids`."""
@@ -231,8 +253,12 @@ class Elmo:
     ) -> list[Tensor]:
         before = self.state.before(len(sentences))
         ends = boundaries or self.state_name == "carry"
+
         # What was kept of words and weights is used while it is seen to that no weight has changed.
-        output = optimistic(lambda: self.bilm.contextualize(*self.token_layer(sentences), before, ends=ends))
+        def compute() -> BiLMOutput:
+            return self._bilm.contextualize(*self.token_layer(sentences), before, ends=ends)
+
+        output = optimistic(compute, private=self._bilm.private)
         self.state.after(output.state)
         mixed = _combine(output.layers, which_layers).cpu()  # [layers, B, T, D] or [B, T, D]
         vectors = []
@@ -247,13 +273,13 @@ class Elmo:
         if name == "zero":
             return ZeroState()
         if name == "carry":
-            return CarryState(self.bilm)
+            return CarryState(self._bilm)
         if name == "warm":
             assert warm_text is not None
-            carry = CarryState(self.bilm)
+            carry = CarryState(self._bilm)
             with torch.inference_mode():
                 for sentence in self._tokenize_all(warm_text):
-                    output = self.bilm.contextualize(*self.token_layer([sentence]), carry.before(1))
+                    output = self._bilm.contextualize(*self.token_layer([sentence]), carry.before(1))
                     carry.after(output.state)
             if carry.state is None:
                 raise UserError("warm_text: expected at least one sentence, found none")

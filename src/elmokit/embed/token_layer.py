@@ -30,7 +30,7 @@ class TokenLayer:
     """Safe from several threads at once: one of them computes what is missing, the others wait for it."""
 
     def __init__(self, bilm: BiLM, mapper: TokenMapper, room: int = BYTES) -> None:
-        self.bilm, self.mapper, self.room = bilm, mapper, room
+        self._bilm, self.mapper, self.room = bilm, mapper, room
         self._lock = threading.Lock()
         self._seen: Seen | None = None  # the weights of what is kept
         self._forget()
@@ -61,10 +61,10 @@ class TokenLayer:
 
     def _make_room(self, keys: list[Key]) -> None:
         """Every one of these keys has its place."""
-        weights = weights_of(self.bilm.encoder)
+        weights = weights_of(self._bilm.encoder)
         # Without the library, a word's last bits depend on the words that it is computed with: none is kept then.
         # Nor is one that is only looked up: to see whether its table has changed would take longer.
-        keeps = isinstance(self.bilm.encoder, CharEncoder) and path_for(*weights).native
+        keeps = isinstance(self._bilm.encoder, CharEncoder) and path_for(*weights).native
         seen = look(weights, self._seen) if keeps else None
         if seen is None or seen is not self._seen:
             self._forget()
@@ -72,7 +72,7 @@ class TokenLayer:
         missing = [key for key in dict.fromkeys(keys) if key not in self._places]
         if not missing and self._vectors is not None:
             return
-        width = self.bilm.config.lstm.width
+        width = self._bilm.config.lstm.width
         places = max(1024, self.room // (4 * width))
         if self._places and (
             len(self._places) + len(missing) >= places or self._characters + characters(missing) > self.room
@@ -97,7 +97,7 @@ class TokenLayer:
                 row[:] = self.mapper.begin if key == BEGIN else self.mapper.end
         assert self._vectors is not None
         with certain():
-            return self.bilm.encoder.encode(torch.from_numpy(ids).to(self._vectors.device))
+            return self._bilm.encoder.encode(torch.from_numpy(ids).to(self._vectors.device))
 
 
 def characters(keys: Sequence[Key]) -> int:

@@ -58,6 +58,9 @@ class BiLMOutput(NamedTuple):
 
 class BiLM(nn.Module):
     weights: WeightFormat = "float32"  # of the LSTMs' weights as the native library reads them without gradients
+    private = (
+        False  # nobody but the reader that made it has it, so nobody edits it: what was packed need no hashing
+    )
 
     def __init__(self, config: BiLMConfig) -> None:
         super().__init__()

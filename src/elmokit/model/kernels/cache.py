@@ -38,6 +38,7 @@ class _Made(NamedTuple):
 _made: WeakKeyDictionary[nn.Module, dict[Hashable, _Made]] = WeakKeyDictionary()
 _lock = threading.Lock()
 _versions_trusted = False
+_private: ContextVar[bool] = ContextVar("private", default=False)  # the weights at hand are nobody else's
 
 
 def remembered(
@@ -65,7 +66,7 @@ def look(weights: Sequence[Tensor], before: Seen | None, *, changing: bool = Fal
     """
     counts = tuple((weight.data_ptr(), -1 if weight.is_inference() else weight._version) for weight in weights)
     if before is not None and before.counts == counts:
-        if _versions_trusted and all(version >= 0 for _, version in counts):
+        if (_versions_trusted or _private.get()) and all(version >= 0 for _, version in counts):
             return before
         assumed = _assumed.get()
         if assumed is not None and before.digests is not None:
@@ -126,11 +127,19 @@ class _Assumed:
 _assumed: ContextVar[_Assumed | None] = ContextVar("assumed", default=None)
 
 
-def optimistic(compute: Callable[[], T]) -> T:
+def optimistic(compute: Callable[[], T], *, private: bool = False) -> T:
     """compute(), with what was made of weights before, and while it computes these are hashed on the side.
 
     If they have changed after all, it is computed again. A sentence by itself leaves most threads idle: they hash.
+
+    private: nobody else has ever had the weights, so torch's count of changes tells all, and nothing is hashed.
     """
+    if private:
+        mark = _private.set(True)
+        try:
+            return compute()
+        finally:
+            _private.reset(mark)
     if _assumed.get() is not None:  # a part of a larger computation, which is seen to
         return compute()
     assumed = _Assumed()
