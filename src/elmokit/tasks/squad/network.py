@@ -1,7 +1,7 @@
 """BiDAF with self attention, as Peters et al. 2018 used it.
 
-Clark and Gardner 2017, *Simple and effective multi-paragraph reading comprehension*; the attention between the texts
-is from Seo et al. 2017.
+Clark and Gardner 2017, *Simple and effective multi-paragraph reading comprehension*; the attention between the
+texts is from Seo et al. 2017.
 
 One biGRU reads context and question; each token of the context sees the question, and the question's view of the
 context; a residual layer lets the context see itself; two biGRUs find where the answer starts, and where it ends.
