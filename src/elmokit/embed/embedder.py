@@ -130,7 +130,7 @@ class Elmo:
         """The model itself, to look into or to edit.
 
         Edits through `.data` or NumPy leave no trace but in the bytes of the weights. So from here on these are
-        hashed with every call, which costs a sentence by itself about a third (benchmarks/weight_check.py).
+        hashed with every call, which costs a sentence by itself a fifth and more (benchmarks/weight_check.py).
         """
         self._bilm.private = False
         return self._bilm
