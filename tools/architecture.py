@@ -1,7 +1,7 @@
 """Write what docs/architecture.md draws from the code: the tree with a line per file, and the graph of imports.
 
     python tools/architecture.py            rewrite both, and print the graph
-    python tools/architecture.py --check    exit 1 if the page or the direction of an import is not as it should be
+    python tools/architecture.py --check    exit 1 if the page is not as the code is, or there is a cycle
 
 A file's line is the first sentence of its docstring. The graph counts every import, those within functions too.
 """
