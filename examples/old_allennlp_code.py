@@ -46,9 +46,8 @@ def embed_sentences() -> None:
     tokens = "He sat on the bank .".split()
     first, second = embedder.embed_sentence(tokens), embedder.embed_sentence(tokens)
     print(f"ElmoEmbedder().embed_sentence: {first.shape} (layers, tokens, width)")
-    print(
-        f"The same sentence again differs by {np.abs(second - first).max():.3f}: the state is carried, as it was."
-    )
+    apart = np.abs(second - first).max()
+    print(f"The same sentence again differs by {apart:.3f}: the state is carried, as it always was.")
     embedder.elmo_bilm._elmo_lstm.stateful = False
     again = embedder.embed_sentence(tokens)
     own = elmokit.Elmo.from_pretrained("en-small").embed([tokens], layers="all")[0]
@@ -86,9 +85,7 @@ def train_save_and_load(folder: Path) -> None:
     loaded.load_state_dict(torch.load(folder / "best.th", weights_only=True))
     same = torch.equal(loaded.eval()(sentences), model.eval()(sentences))
     shares = torch.softmax(torch.cat(list(loaded.elmo.scalar_mix_0.scalar_parameters)), dim=0)
-    print(
-        f"Saved and loaded: the same scores: {same}. Shares of the layers: {[round(s, 2) for s in shares.tolist()]}"
-    )
+    print(f"Saved and loaded: the same scores: {same}. The layers' shares: {np.round(shares.tolist(), 2)}")
 
 
 def write_files(folder: Path) -> None:

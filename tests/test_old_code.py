@@ -341,10 +341,8 @@ def test_session_over_tokens_becomes_a_call(pair: Pair, tmp_path: Path) -> None:
     )
 
 
-def test_the_walk_through_old_code_runs(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ELMOKIT_PUBLISHED", "set and restored")  # the script sets it
+def test_the_walk_runs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELMOKIT_PUBLISHED", "")  # the script sets it; here it is set back
     runpy.run_path(str(Path(__file__).parent.parent / "examples" / "old_allennlp_code.py"), run_name="__main__")
     printed = capsys.readouterr().out
     assert "the same scores: True" in printed

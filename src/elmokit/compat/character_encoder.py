@@ -39,7 +39,7 @@ class CharacterVectors(nn.Module):
         return {"mask": token_mask(ids), "token_embedding": self.encoder(ids)}
 
     @property
-    def _char_embedding_weights(self) -> nn.Parameter:
+    def _char_embedding_weights(self) -> Tensor:
         return self.encoder.character_embedding.weight
 
     @property

@@ -56,5 +56,7 @@ class ElmoTokenEmbedder(nn.Module):
         ids = inputs if elmo_tokens is None else elmo_tokens
         if ids is None:
             raise UserError("expected character ids [B, T, 50] as batch_to_ids makes them, found none")
-        (vectors,) = self._elmo(ids, word_inputs)["elmo_representations"]
-        return vectors if self._projection is None else self._projection(vectors)
+        vectors: Tensor = self._elmo(ids, word_inputs)["elmo_representations"][0]
+        if self._projection is not None:
+            vectors = self._projection(vectors)
+        return vectors
