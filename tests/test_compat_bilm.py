@@ -157,6 +157,11 @@ def test_what_is_not_an_array_of_ids_is_refused(pair: Pair, tmp_path: Path) -> N
     (tmp_path / "not.hdf5").write_text("no")
     with pytest.raises(ValueError, match="expected HDF5 of dump_token_embeddings"):
         BidirectionalLanguageModel(*pair, False, tmp_path / "not.hdf5")
+    for shape, message in (((3, 4), r"expected vectors \[V, 5\], found \[3, 4\]"), (None, "with 'embedding'")):
+        with h5py.File(tmp_path / "other.hdf5", "w") as file:
+            file.create_dataset("embedding", shape) if shape else file.create_group("embedding")
+        with pytest.raises(ValueError, match=message):
+            BidirectionalLanguageModel(*pair, False, tmp_path / "other.hdf5")
 
 
 @pytest.mark.skipif(not ORIGINAL.is_dir(), reason="the published test model is not on this machine")

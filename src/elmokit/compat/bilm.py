@@ -227,11 +227,13 @@ def _numbers(ids: Any, dimensions: int) -> Tensor:
 
 def _read_vectors(path: Path, config: BiLMConfig) -> Tensor:
     """[1 + V, P], zeros first: number 0 is padding."""
+    width = config.lstm.width
     try:
         with h5py.File(path) as file:
+            shape = file["embedding"].shape
+            if len(shape) != 2 or shape[1] != width:  # before anything is read
+                raise UserError(f"{path}: expected vectors [V, {width}], found {list(shape)}")
             vectors = torch.from_numpy(np.asarray(file["embedding"], dtype=np.float32))
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, AttributeError, TypeError) as error:
         raise UserError(f"{path}: expected HDF5 of dump_token_embeddings, with 'embedding' ({error})") from None
-    if vectors.dim() != 2 or vectors.shape[1] != config.lstm.width:
-        raise UserError(f"{path}: expected vectors [V, {config.lstm.width}], found {list(vectors.shape)}")
-    return torch.cat([torch.zeros(1, vectors.shape[1]), vectors])
+    return torch.cat([torch.zeros(1, width), vectors])
