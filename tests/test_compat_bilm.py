@@ -159,7 +159,7 @@ def test_what_is_not_an_array_of_ids_is_refused(pair: Pair, tmp_path: Path) -> N
         BidirectionalLanguageModel(*pair, False, tmp_path / "not.hdf5")
     for shape, message in (((3, 4), r"expected vectors \[V, 5\], found \[3, 4\]"), (None, "with 'embedding'")):
         with h5py.File(tmp_path / "other.hdf5", "w") as file:
-            file.create_dataset("embedding", shape) if shape else file.create_group("embedding")
+            file.create_dataset("embedding", shape, "f4") if shape else file.create_group("embedding")
         with pytest.raises(ValueError, match=message):
             BidirectionalLanguageModel(*pair, False, tmp_path / "other.hdf5")
 
