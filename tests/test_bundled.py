@@ -156,7 +156,9 @@ def test_what_is_really_bundled(name, tmp_path, monkeypatch):
     assert all(np.isfinite(vector).all() and vector.any() for vector in vectors)
 
 
-def test_the_demo_counts_all_word_pairs_and_shows_the_first_right_and_the_first_wrong(tmp_path, capsys, monkeypatch):
+def test_the_demo_counts_all_word_pairs_and_shows_the_first_right_and_the_first_wrong(
+    tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr("sys.argv", ["contexts.py", "--output", str(tmp_path / "out")])
     monkeypatch.setenv("COLUMNS", "200")
     runpy.run_path(str(Path(__file__).parents[1] / "examples" / "contexts.py"), run_name="__main__")

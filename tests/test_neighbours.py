@@ -7,8 +7,8 @@ import lzma
 
 import numpy as np
 import pytest
-from rich.console import Console
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
 from elmokit.analysis.contexts.marked import MarkedSentence, nearest, read_marked

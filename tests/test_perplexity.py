@@ -217,7 +217,11 @@ def test_fill_offers_punctuation_on_request_only():
 
 @pytest.mark.parametrize(
     ("model", "sentence"),
-    [("en-small", "He went to the ___ ."), ("en-small", "She ___ him a letter ."), ("ko-small", "나는 ___ 먹었다 .")],
+    [
+        ("en-small", "He went to the ___ ."),
+        ("en-small", "She ___ him a letter ."),
+        ("ko-small", "나는 ___ 먹었다 ."),
+    ],
 )
 def test_fill_puts_a_word_first_and_not_what_is_frequent_everywhere(model, sentence):
     words = [candidate.word for candidate in fill(model, sentence, top=5)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
-from dataclasses import replace
 import lzma
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest

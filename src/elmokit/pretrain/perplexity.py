@@ -28,7 +28,9 @@ from elmokit.text.vocabulary import BEGIN, END, SPECIALS, UNKNOWN, Vocabulary
 
 State = Literal["carry", "zero"]
 GAP = "___"
-FREQUENCY = 0.75  # the power of p(word) in `fill`: 1 if both sides were independent given the word; see docs/decisions.md
+FREQUENCY = (
+    0.75  # the power of p(word) in `fill`: 1 if both sides were independent given the word; see docs/decisions.md
+)
 BATCH_TOKENS, ROWS = 2048, 16
 BATCHES_PER_WINDOW = 8  # as in embed: sorted by length within that many batches
 STRETCH = 64  # consecutive sentences that a stream reads before it continues elsewhere in the text
@@ -164,7 +166,9 @@ def fill(
         probability /= probability.sum().clamp(min=torch.finfo(torch.float64).tiny)
     # Stable: of equals, the more frequent word comes first.
     best = torch.sort(probability, descending=True, stable=True).indices[:top].tolist()
-    return [Candidate(words[i], float(probability[i]), *by_direction[:, i].tolist()) for i in best if probability[i]]
+    return [
+        Candidate(words[i], float(probability[i]), *by_direction[:, i].tolist()) for i in best if probability[i]
+    ]
 
 
 def _log_frequency(words: int) -> Tensor:  # [V - 3]

@@ -140,7 +140,9 @@ class PolysemyResult:
         tokens, start, end, *_ = next(o for o in self.occurrences if o.sense == sense)
         before, after = tokens[max(0, start - AROUND) : start], tokens[end : end + AROUND]
         part = [*before, f"[{' '.join(tokens[start:end])}]", *after]
-        return " ".join([*(["…"] if start > AROUND else []), *part, *(["…"] if len(tokens) > end + AROUND else [])])
+        return " ".join(
+            [*(["…"] if start > AROUND else []), *part, *(["…"] if len(tokens) > end + AROUND else [])]
+        )
 
     def _draw(self, figure: Any) -> None:
         panels = len(self.points)

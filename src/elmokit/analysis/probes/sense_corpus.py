@@ -18,7 +18,19 @@ DATA, KEYS = ".data.xml", ".gold.key.txt"
 POS = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}
 # WordNet's fields by the number after the first colon of a sense key: its lexicographers' files, lexnames(5WN).
 FIELDS = (
-    *("any", "derived", "any", "top", "act", "animal", "artefact", "attribute", "body", "cognition", "communication"),
+    *(
+        "any",
+        "derived",
+        "any",
+        "top",
+        "act",
+        "animal",
+        "artefact",
+        "attribute",
+        "body",
+        "cognition",
+        "communication",
+    ),
     *("event", "feeling", "food", "group", "location", "motive", "object", "person", "phenomenon", "plant"),
     *("possession", "process", "quantity", "relation", "shape", "state", "substance", "time", "body", "change"),
     *("cognition", "communication", "competition", "consumption", "contact", "creation", "emotion", "motion"),
