@@ -1,8 +1,8 @@
-"""One word in two senses, by the bundled models: how often they tell them apart, and an example of right and of wrong.
+"""One word in two senses, by the bundled models: how often they tell them apart, with an example of right and wrong.
 
-The sentences are not chosen for their figures. They are those of `elmo probe pairs`, 100 English words and 60 Korean
-ones. All of them are counted; those that are shown are, in the order of the file, the first word that the top layer
-tells apart and the first that it does not. This is what `make demo` runs.
+The sentences are not chosen for their figures. They are those of `elmo probe pairs`, 100 English words and 60
+Korean ones. All of them are counted; those that are shown are, in the order of the file, the first word that the
+top layer tells apart and the first that it does not. This is what `make demo` runs.
 
     python examples/contexts.py [--output demo-output]
 """

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.shared.options import AsJson, Model, Tokenizer
+from elmokit.cli.shared.options import DEFAULT_MODEL, AsJson, Model, Tokenizer
 
 
 def fill(
     sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="With one gap, written ___ .")],
     *,
-    model: Model,
+    model: Model = DEFAULT_MODEL,
     top: Annotated[int, typer.Option(min=1, help="Number of candidates.")] = 10,
     punctuation: Annotated[
         bool, typer.Option("--punctuation", help="Offer punctuation too, not only words and numbers.")
@@ -23,14 +23,14 @@ def fill(
 ) -> None:
     """The words that fit best in place of `___`, by what is before it and what is after it together.
 
-    The gap is one token, with spaces around it. Candidates are ranked by p(word | left) x p(word | right) /
-    p(word) ** 0.75, among the words of the model's vocabulary: not by the plain product, which counts twice how
-    frequent a word is. Punctuation is left out unless --punctuation asks for it. log p of each direction stands
-    beside it.
+    The gap is one token, with spaces around it. The words of the model's vocabulary are ranked by
+    `p(word | left) x p(word | right) / p(word)^0.75`: not by the plain product, which counts twice how frequent a
+    word is. Punctuation is left out unless --punctuation asks for it. log p of each direction alone stands beside
+    the probability.
 
     Example:
 
-    `elmo fill "He went to the ___ ." --model MODEL --top 5`
+    `elmo fill "He went to the ___ ." --top 5`
     """
     from elmokit.pretrain.perplexity import fill
 

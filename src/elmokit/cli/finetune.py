@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmokit.cli.shared.options import Threads, use_threads
+from elmokit.cli.shared.options import DEFAULT_MODEL, Model, Threads, check_texts, given_by_hand, use_threads
 from elmokit.cli.shared.training import (
     BadLines,
     CheckpointMinutes,
@@ -17,10 +17,11 @@ from elmokit.cli.shared.training import (
     Hours,
     Out,
     Resume,
-    Sentences,
     Settings,
+    SplitOrAuto,
     Tokens,
     Workers,
+    sentences_of,
     tell_outcome,
     watching,
 )
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
 
 
 def finetune(
-    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="A model that predicts words.")] = None,
-    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT...", help="Text of the domain.")] = None,
+    context: typer.Context,
+    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Text of the domain.")] = None,
     *,
     out: Out,
+    model: Model = DEFAULT_MODEL,
     general: Annotated[Path | None, typer.Option(help="Text of another kind, to see what is forgotten.")] = None,
     new_words: Annotated[
         int | None,
@@ -53,7 +55,7 @@ def finetune(
     ] = None,
     held_out_sentences: HeldOutSentences = None,
     evaluations: Evaluations = None,
-    sentences: Sentences = None,
+    split: SplitOrAuto = None,
     on_bad_line: BadLines = None,
     workers: Workers = 1,
     threads: Threads = None,
@@ -62,28 +64,29 @@ def finetune(
 ) -> None:
     """Train a model further on the text of a domain, once over it by default (paper, section 3.4).
 
-    Shows perplexity before and after, on held-out text of the domain and, with --general, on other text. A word that
-    is added begins with its share of the unknown words' probability, and "before" is the untouched model, which
+    Shows perplexity before and after, on held-out text of the domain and, with --general, on other text. A word
+    that is added begins with its share of `<UNK>`, the unknown words, and "before" is the untouched model, which
     predicts it so. In Python: `elmokit.finetune`.
 
     Examples:
 
-    `elmo finetune my-elmo/model medicine.txt --out medical-elmo --general wiki-sample.txt`
+    `elmo finetune medicine.txt --out medical-elmo --general wiki-sample.txt`
 
-    `elmo finetune my-elmo/model tweets/ --out twitter-elmo --new-words 5000 --epochs 2`
+    `elmo finetune tweets/ -m my-elmo --out twitter-elmo --new-words 5000 --epochs 2`
 
     `elmo finetune --out twitter-elmo --resume`
 
     `elmo finetune --out twitter-elmo --resume --epochs 4` (longer than was planned, or shorter)
     """
-    if resume and (model or texts):
-        raise UserError("--resume takes the model and text that the run began with: leave MODEL and TEXT out")
+    if resume and (texts or given_by_hand(context, "model")):
+        raise UserError("--resume takes the model and text that the run began with: leave -m and TEXT out")
+    check_texts(texts or [])
     use_threads(threads)
     from elmokit.pretrain.plan import finetune
 
     with watching() as watch:
         trained = finetune(
-            model,
+            None if resume else model,
             texts or None,
             out=out,
             general=general,
@@ -96,7 +99,7 @@ def finetune(
             held_out=held_out,
             held_out_sentences=held_out_sentences,
             evaluations=evaluations,
-            sentences=sentences,
+            sentences=sentences_of(split),
             on_bad_line=on_bad_line,
             checkpoint_minutes=checkpoint_minutes,
             workers=workers,
@@ -126,7 +129,7 @@ def show_comparisons(comparisons: tuple[Comparison, ...]) -> None:
     console.print(table)
     if len({comparison.words for comparison in comparisons}) > 1:
         console.print(
-            "Compare within a line: more words to tell apart are harder to predict. Before is the untouched model, "
-            "which knows a new word as its share of <UNK>, the unknown words; the lines with fewer words count all "
-            "new words as <UNK>, before and after, as without --new-words."
+            "Compare within a line: more words to tell apart are harder to predict. Before is the untouched "
+            "model, which knows a new word as its share of <UNK>, the unknown words; the lines with fewer words "
+            "count all new words as <UNK>, before and after, as without --new-words."
         )

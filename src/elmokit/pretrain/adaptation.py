@@ -38,9 +38,9 @@ def with_head(model: Checkpoint, corpus: Corpus, config: TrainConfig) -> Checkpo
 def extend_vocabulary(model: Checkpoint, counts: Mapping[str, int], *, most: int, min_count: int) -> Checkpoint:
     """The model predicting up to `most` more words: the frequent ones of `counts` that it does not know yet.
 
-    A new word was <UNK> until now, so it begins with <UNK>'s weights and with its share of <UNK>'s probability: the
-    share that it has, in `counts`, of all that the model does not know. <UNK> keeps the rest. All other words are
-    predicted as before, and so is every word of the text, were it predicted as p(<UNK>) x its share.
+    A new word was <UNK> until now, so it begins with <UNK>'s weights and with its share of <UNK>'s probability:
+    the share that it has, in `counts`, of all that the model does not know. <UNK> keeps the rest. All other words
+    are predicted as before.
 
     New words stand last: the sampler takes a word's place for its rank by frequency, and in the text so far they
     were rare.
@@ -76,8 +76,9 @@ def _shares_of_unknown(counts: Mapping[str, int], new: Sequence[str]) -> list[fl
 
 
 def words_before(extended: Checkpoint) -> int:
-    """The number of words that a model predicted before `extend_vocabulary`: the rows of the new ones are <UNK>'s."""
-    assert extended.head is not None and extended.vocabulary is not None
+    """The number of words that a model predicted before `extend_vocabulary`: a new one's weights are <UNK>'s."""
+    assert extended.head is not None
+    assert extended.vocabulary is not None
     weight = extended.head.weight.detach()  # [V, D]
     others = (weight != weight[extended.vocabulary.id(UNKNOWN)]).any(dim=1).nonzero()
     return max(len(SPECIALS), int(others[-1]) + 1 if len(others) else 0)

@@ -35,7 +35,7 @@ class Comparison(NamedTuple):
 def compare(
     before: Checkpoint, after: Checkpoint, texts: Mapping[str, Sequence[Tokens]], on_progress: OnTrainingProgress
 ) -> tuple[Comparison, ...]:
-    """Both models on each text, over the words that they predict and over those that were known before any were added.
+    """Both models on each text: over the words that they predict, and over those that were known before.
 
     `before` is the model that training began from. Where words were added to it, it predicts them as the untouched
     model does, each with its share of <UNK>; see `extend_vocabulary`.
@@ -52,7 +52,7 @@ def compare(
 
 
 def fewer_words(model: Checkpoint, count: int) -> Checkpoint:
-    """The model as one that tells the first `count` words apart: the others are <UNK>, with its probability and theirs."""
+    """The model as one that tells the first `count` words apart: <UNK> has the probability of the others too."""
     assert model.head is not None
     vocabulary = _words(model)
     if count == len(vocabulary):

@@ -144,7 +144,7 @@ def fill(
 ) -> list[Candidate]:
     """The words that fit best in place of the one token `___`, by what is before it and what is after it together.
 
-    p(word | both) ~ p(word | before) p(word | after) / p(word) ** 0.75. Each direction has counted in how frequent the
+    p(word | both) ~ p(word | before) p(word | after) / p(word) ** 0.75. Each direction counts in how frequent the
     word is, so the product has it twice: that would put `,` and `the` first everywhere. p(word) is taken from
     the word's place in the vocabulary, which is in order of frequency.
 
@@ -172,7 +172,7 @@ def fill(
 
 
 def _log_frequency(words: int) -> Tensor:  # [V - 3]
-    """log p of each word by itself, if words in order of frequency are log-uniform, as the sampled softmax takes them."""
+    """log p of each word by itself, but for a constant: log-uniform, as the sampled softmax takes it."""
     return torch.log1p(1 / torch.arange(1, words + 1, dtype=torch.float64)).log()
 
 

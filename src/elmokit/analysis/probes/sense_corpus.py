@@ -106,7 +106,7 @@ def read_wordnet_index(path: str | Path) -> dict[tuple[str, str], str]:
 
 
 def sense_in_words(key: str) -> str:
-    """bank%1:14:00:: -> noun: group. A sense key, in words: its part of speech and WordNet's field, numbered from 2 on.
+    """bank%1:14:00:: -> noun: group. The part of speech and WordNet's field; the second of a field has a 2.
 
     The key has no more to tell; the glosses are in files of WordNet that are not asked for here.
     """
