@@ -1,4 +1,4 @@
-"""One word in two senses, by the bundled models: how often they tell them apart, with an example of right and wrong.
+"""One word in two senses, by the bundled models: how often they tell them apart, and an example of each.
 
 The sentences are not chosen for their figures. They are those of `elmo probe pairs`, 100 English words and 60
 Korean ones. All of them are counted; those that are shown are, in the order of the file, the first word that the

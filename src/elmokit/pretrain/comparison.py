@@ -45,8 +45,8 @@ def compare(
     for done, (name, sentences) in enumerate(texts.items()):
         on_progress(TrainingProgress("comparing", done, len(texts)))
         for count in sorted({words, words_before(before)}, reverse=True):
-            pair = (perplexity(fewer_words(model, count), sentences) for model in (before, after))
-            found.append(Comparison(name, *pair, count))
+            first, second = (perplexity(fewer_words(model, count), sentences) for model in (before, after))
+            found.append(Comparison(name, first, second, count))
     on_progress(TrainingProgress("comparing", len(texts), len(texts)))
     return tuple(found)
 

@@ -157,7 +157,7 @@ def told_apart(vectors: NDArray[np.float32], first: int) -> NDArray[np.float64]:
 
 
 def margins(vectors: NDArray[np.float32], first: int) -> NDArray[np.float64]:
-    """The mean cosine within senses less that between them, above 0 if they are told apart: [S, L, D] -> [L + 1]."""
+    """The mean cosine within senses less that between them: [S, L, D] -> [L + 1]. Told apart is above 0."""
     by_layer, own, other = _cosines(vectors, first)
     within = (by_layer * own).sum(axis=(1, 2)) / own.sum()
     between = (by_layer * other).sum(axis=(1, 2)) / other.sum()
