@@ -1,4 +1,4 @@
-"""What commands that look for contexts share: a choice of layers, and a sentence with its word marked."""
+"""What commands that look for contexts share: a choice of layers, and a sentence with its word in bold."""
 
 from __future__ import annotations
 
