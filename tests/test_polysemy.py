@@ -155,6 +155,14 @@ def test_a_sense_key_is_shown_in_words(key, words):
     assert sense_in_words(key) == words
 
 
+def test_two_forms_without_context_are_two_points():
+    two = np.random.default_rng(0).normal(size=(2, 512)).astype(np.float32)[[0, 1, 1, 0, 1, 1, 1]]
+    points, variance = principal_plane(two)
+    assert not points[:, 1].any()
+    assert np.ptp(points[[0, 3], 0]) == pytest.approx(0, abs=1e-9)
+    assert variance == pytest.approx(1)
+
+
 def test_a_model_that_sees_the_word_before(tagged):
     result = view_word(Neighbours(), "bank", occurrences_in_tagged(read_senses(tagged), "bank"), source="c")
     assert result.separation == (pytest.approx(1 / 3), 1.0)

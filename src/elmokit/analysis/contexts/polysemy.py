@@ -249,11 +249,12 @@ def principal_plane(vectors: NDArray[np.floating[Any]]) -> tuple[NDArray[np.floa
     """
     centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
     left, lengths, axes = np.linalg.svd(centred, full_matrices=False)
-    if lengths[0] <= 1e-6 * np.linalg.norm(vectors):
+    rounding = 1e-6 * np.linalg.norm(vectors)
+    if lengths[0] <= rounding:
         return np.zeros((len(vectors), 2)), 1.0
     signs = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])
     points = np.zeros((len(vectors), 2))
-    kept = min(2, len(lengths))
+    kept = int((lengths[:2] > rounding).sum())  # points on a line do not part across it
     points[:, :kept] = (left * lengths * signs)[:, :kept]
     return points, float((lengths[:2] ** 2).sum() / (lengths**2).sum())
 
