@@ -119,6 +119,10 @@ def test_fill_prints_candidates(elmo_command):
     assert [row["probability"] for row in json.loads(out)] == pytest.approx([c.probability for c in expected])
     _, out, _ = elmo_command("fill", "He sat on the ___ .", "-m", "model", "--top", "99")
     assert all(word in out for word in WORDS)  # [x] as well: it is no markup
+    _, out, _ = elmo_command("fill", "He ___ .", "-m", "model", "--top", "99", "--punctuation", "--json")
+    assert {row["word"] for row in json.loads(out)} == set(WORDS)
+    _, out, _ = elmo_command("fill", "He ___ .", "-m", "model", "--top", "99", "--json")
+    assert {row["word"] for row in json.loads(out)} == set(WORDS) - {"."}
 
 
 @pytest.mark.parametrize("command", ["perplexity", "score", "fill"])

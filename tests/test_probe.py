@@ -6,6 +6,7 @@ import inspect
 import json
 import lzma
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -194,6 +195,18 @@ def test_pairs_are_told_apart_by_context_alone(tmp_path):
     assert (bank.questions, mixed.questions, result.questions) == (5, 4, 9)
     assert mixed.by_layer == (0.5, 0.0)  # the like neighbour is always in the other sense
     assert result.by_layer == (0.5, 5 / 9)
+    assert (bank.margins[1] > 0, mixed.margins[1] > 0, bank.margins[0]) == (True, False, pytest.approx(0))
+
+
+def test_pairs_are_shown_best_first_and_worst_last_with_their_glosses(tmp_path):
+    result = probe_pairs(Neighbours(), write(tmp_path / "p.json", json.dumps(PAIRS[::-1])))
+    assert [score.word for score in result.words] == [pair["word"] for pair in PAIRS[::-1]]
+    assert [score.word for score in result.best_first()] == [pair["word"] for pair in PAIRS]
+    rows = result.exhibit().rows[2:]
+    glosses = [" / ".join(sense["gloss"] for sense in pair["senses"]) for pair in PAIRS]
+    assert [row[:2] for row in rows] == [(pair["word"], gloss) for pair, gloss in zip(PAIRS, glosses)]
+    equal = [replace(result.words[0], word=word, mean=0.5, margin=m) for word, m in (("a", 0.1), ("b", 0.2))]
+    assert [score.word for score in replace(result, words=tuple(equal)).best_first()] == ["b", "a"]
 
 
 def test_words_told_apart_by_a_plain_computation():

@@ -22,7 +22,6 @@ from elmokit.errors import UserError
 from elmokit.formats.word_vectors import read_word_vectors
 from elmokit.progress import OnProgress, silent
 from elmokit.show.exhibit import Cell, Exhibit, layer_name
-from elmokit.show.figures import COLOURS, MARKERS, legend_below, plain
 from elmokit.text.corpus import BadLine
 
 
@@ -57,24 +56,8 @@ class Neighbours:
                 f"{self.compared:,} words compared by cosine; one per sentence, the query's own left out.",
                 *(() if self.static is None or self.static else (f"No static vector for {self.query.word}.",)),
             ),
-            draw=self._draw,
             digits=3,
         )
-
-    def _draw(self, figure: Any) -> None:
-        axes, drawn = figure.subplots(), []
-        series = [("static vectors", [near.cosine for near in self.static])] if self.static else []
-        series += [
-            (layer_name(la), [n.cosine for n in found]) for la, found in zip(self.which_layers, self.contexts)
-        ]
-        for number, (label, values) in enumerate(series):
-            style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
-            drawn += axes.plot(range(1, len(values) + 1), values, label=label, **style)
-        most = max((len(values) for _, values in series), default=1)
-        axes.set_xticks(range(1, most + 1))
-        axes.set(xlabel="rank of the neighbour", ylabel="cosine")
-        plain(axes)
-        legend_below(figure, drawn)
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
