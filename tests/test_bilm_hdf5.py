@@ -142,7 +142,7 @@ def edited(options, change):
         (lambda t: t["lstm"].update(use_skip_conections=True), "did you mean 'use_skip_connections'"),
         (lambda t: t["char_cnn"].update(activation="gelu"), "expected relu or tanh, found 'gelu'"),
         (lambda t: t["char_cnn"].update(n_characters=300), "expected 261 or 262, found 300"),
-        (lambda t: t["char_cnn"].update(filters=[[1]]), "not enough values"),
+        (lambda t: t["char_cnn"].update(filters=[[1]]), "filters: expected pairs of a width and a count"),
         (lambda t: t.update(bidirectional=False), "expected a bidirectional model"),
         (lambda t: t["lstm"].update(projection_dim=9), r"expected shape \(18, 9\), found \(18, 8\)"),
         (lambda t: t["lstm"].update(n_layers=3), "expected RNN_0/RNN/MultiRNNCell/Cell2"),
