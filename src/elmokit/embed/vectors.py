@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ METADATA = ("shape", "layers", "pooling", "model", "elmokit")
 BROKEN = (
     *BROKEN_HDF5,
     *(IndexError, EOFError, RecursionError, zipfile.BadZipFile, zlib.error, struct.error, SafetensorError),
+    *(SyntaxError, TokenError),  # NumPy's headers are Python
 )
 
 
