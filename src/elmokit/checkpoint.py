@@ -121,8 +121,10 @@ class Checkpoint:
         with shapes_only():
             bilm = BiLM(config.model)
         # What is small, and says how large the rest must be, is read first.
-        known = {name: MOST_TEXT for name in (MAPPER, tokenizer, VOCABULARY)} | {WEIGHTS: _most_bytes(bilm, config)}
-        contents = {name: config.unseal(folder, name, most) for name, most in known.items() if name in config.files}
+        known = dict.fromkeys((MAPPER, tokenizer, VOCABULARY), MOST_TEXT) | {WEIGHTS: _most_bytes(bilm, config)}
+        contents = {
+            name: config.unseal(folder, name, most) for name, most in known.items() if name in config.files
+        }
         vocabulary = Vocabulary.load(folder / VOCABULARY) if VOCABULARY in contents else None
         _load_tensors(bilm, contents.pop(WEIGHTS), config.weights, folder / WEIGHTS)
         head = None
@@ -236,7 +238,9 @@ def read_config(folder: Path) -> CheckpointConfig:
         raise UserError(f"{path}: files: expected a table of files, found {shown(files)}")
     softmax_width = table.get("softmax_width", 0)
     if type(softmax_width) is not int or not 0 <= softmax_width <= WIDEST:
-        raise UserError(f"{path}: softmax_width: expected an integer, 0 to {WIDEST}, found {shown(softmax_width)}")
+        raise UserError(
+            f"{path}: softmax_width: expected an integer, 0 to {WIDEST:,}, found {shown(softmax_width)}"
+        )
     foreign = next((name for name in files if Path(name).name != name), None)
     if foreign is not None:
         raise UserError(f"{path}: expected names of files in this folder, found {shown(foreign)}")

@@ -18,7 +18,16 @@ import h5py
 from elmokit.errors import UserError
 
 # What h5py has been seen to raise for damaged files.
-BROKEN = (OSError, RuntimeError, ValueError, TypeError, KeyError, AttributeError, OverflowError, NotImplementedError)
+BROKEN = (
+    OSError,
+    RuntimeError,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    OverflowError,
+    NotImplementedError,
+)
 
 
 class _Disk(io.FileIO):
@@ -89,7 +98,7 @@ def dataset_at(file: Any, name: str) -> Any:
         raise UserError(f"{path}: {name}: its numbers are in other files, which are not read")
     if item.chunks is not None:
         raise UserError(
-            f"{path}: {name}: expected an array in one piece, found it in chunks ({item.compression or 'as it is'}): "
+            f"{path}: {name}: expected an array in one piece, found chunks ({item.compression or 'as it is'}): "
             "`h5repack -l CONTI -f NONE` mends it"
         )
     stored = item.id.get_storage_size()

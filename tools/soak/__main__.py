@@ -1,7 +1,7 @@
-"""The campaign of kills, damaged and hostile files in one bounded command: `python tools/soak --minutes 20 --seed 0`.
+"""Kills, damaged and hostile files in one bounded command: `python tools/soak --minutes 20 --seed 0`.
 
-A table of cases and failures by kind, and exit code 1 if anything failed. With the same seed the same cases come in
-the same order; how many of them depends on the time.
+A table of cases and failures by kind, and exit code 1 if anything failed. With the same seed the same cases come
+in the same order; how many of them depends on the time.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python tools/soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kinds", nargs="+", choices=sorted(known), default=sorted(known), help="campaigns to run")
+    parser.add_argument(
+        "--kinds", nargs="+", choices=sorted(known), default=sorted(known), help="campaigns to run"
+    )
     parser.add_argument("--folder", type=Path, help="where to work; files that failed are kept there")
     arguments = parser.parse_args()
     chosen = {name: known[name] for name in arguments.kinds}

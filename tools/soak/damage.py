@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from pathlib import Path
@@ -12,7 +13,20 @@ from elmokit.checkpoint import CONFIG, config_digest
 
 VALUES: tuple[Any, ...] = (
     *(None, True, -1, 0, 1, 2**31, 2**63, 10**30, 1e308, float("nan"), float("inf"), -0.5, 3.0),
-    *("", "x", "\0", "\ud800", "x" * 100_000, [], {}, [[]], [1, 2], [[1, 1]] * 5000, {"kind": "words"}, {"kind": []}),
+    *(
+        "",
+        "x",
+        "\0",
+        "\ud800",
+        "x" * 100_000,
+        [],
+        {},
+        [[]],
+        [1, 2],
+        [[1, 1]] * 5000,
+        {"kind": "words"},
+        {"kind": []},
+    ),
 )
 
 
@@ -70,10 +84,8 @@ def seal_again(folder: Path) -> None:
     else:
         write_config(folder, table)
         return
-    try:
+    with contextlib.suppress(ValueError, AttributeError):
         write_config(folder, json.loads((folder / CONFIG).read_bytes()))
-    except (ValueError, AttributeError):
-        pass
 
 
 def write_config(folder: Path, table: dict[str, Any]) -> None:

@@ -86,7 +86,12 @@ class Attempts:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "ELMOKIT_DEBUG": "0", "HF_HUB_OFFLINE": "1"}
         pipe = subprocess.PIPE
         return subprocess.Popen(
-            [sys.executable, str(script)], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment, bufsize=0
+            [sys.executable, str(script)],
+            stdin=pipe,
+            stdout=pipe,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            bufsize=0,
         )
 
     def _answer(self, seconds: float) -> dict[str, Any] | None:
@@ -104,6 +109,7 @@ class Attempts:
 def campaign(seed: int, seconds: float, folder: Path) -> Iterator[Case]:
     """The named files, shuffled, then random damage, within `seconds` (and what is begun is ended)."""
     end = time.monotonic() + seconds
+    folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     samples = make_samples(folder / "samples")
     samples["text"] = folder / "samples" / "text.txt"
@@ -144,7 +150,9 @@ def _trials(seed: int, samples: dict[str, Path], folder: Path) -> Iterator[Trial
         kind = kinds[number % len(kinds)]
         target = _copy(samples[kind], folder / f"case-{number}")
         how = damage(Random(f"{seed}/{number}"), target)
-        yield Trial(kind, f"damage {number}: {how}", target.parent, target, embed=number % 4 == 0 and target.is_dir())
+        yield Trial(
+            kind, f"damage {number}: {how}", target.parent, target, embed=number % 4 == 0 and target.is_dir()
+        )
 
 
 def _named_trial(hostile: Hostile, samples: dict[str, Path], folder: Path, marker: Path) -> Trial:

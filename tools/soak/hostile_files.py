@@ -1,4 +1,4 @@
-"""Files made to hurt, each by its name: a few bytes that ask for memory, time, other files or the execution of code.
+"""Files made to hurt, each by its name: a few bytes that ask for memory, time, other files or code that runs.
 
 Each is made in a folder with a healthy model of the right kind to edit, and says how to try it.
 """
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import h5py
-import numpy as np
 import torch
 from damage import seal_again, write_config
 
@@ -79,7 +78,9 @@ def _configs() -> Iterator[Hostile]:
         for deep in (900, 300):
             content = b'{"format": "elmokit", "version": 1, "model":' + b"[" * deep + b"]" * deep + b"}"
             yield Hostile(f"{sample} {file} {deep} deep", sample, _writes(file, content))
-    yield Hostile("config.json of 40 MB", OURS, _writes("config.json", b'{"format": "' + b"x" * 40_000_000 + b'"}'))
+    yield Hostile(
+        "config.json of 40 MB", OURS, _writes("config.json", b'{"format": "' + b"x" * 40_000_000 + b'"}')
+    )
     yield Hostile("weights of 50 GB, sparse", OURS, _sparse)
 
 
@@ -221,21 +222,21 @@ def _malicious(file: str, call: Callable[[str], Any], is_zip: bool) -> Callable[
 
 
 def _vectors() -> Iterator[Hostile]:
-    def npz(header: bytes, content: bytes, packing: int) -> Callable[[Path, Path], Any]:
+    def npz(header: bytes, content: bytes, packing: int, times: int = 1) -> Callable[[Path, Path], Any]:
         def make(path: Path, marker: Path) -> None:
             with zipfile.ZipFile(path) as archive:
                 members = {name: archive.read(name) for name in archive.namelist()}
             magic = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header) + 1) + header + b"\n"
             with zipfile.ZipFile(path, "w", packing) as archive:
                 for name, kept in members.items():
-                    archive.writestr(name, magic + content if name == "vectors.npy" else kept)
+                    archive.writestr(name, magic + content * times if name == "vectors.npy" else kept)
 
         return make
 
     said = b"{'descr': '%s', 'fortran_order': False, 'shape': (%d, 2, 8), }"
     yield Hostile("vectors.npz: 10^12", "vectors .npz", npz(said % (b"<f4", 10**12), b"", zipfile.ZIP_STORED))
     yield Hostile("vectors.npz: objects", "vectors .npz", npz(said % (b"|O", 1), b"x" * 16, zipfile.ZIP_STORED))
-    bomb = npz(said % (b"<f4", 10**7), bytes(64 * 10**7), zipfile.ZIP_DEFLATED)
+    bomb = npz(said % (b"<f4", 10**7), bytes(64), zipfile.ZIP_DEFLATED, 10**7)
     yield Hostile("vectors.npz: 640 MB of zeros, packed", "vectors .npz", bomb)
     yield Hostile("vectors.npz: nested header", "vectors .npz", npz(b"(" * 9000, b"", zipfile.ZIP_STORED))
     header = json.dumps({"vectors": {"dtype": "F32", "shape": [10**12], "data_offsets": [0, 4 * 10**12]}}).encode()
@@ -253,8 +254,13 @@ def _vectors() -> Iterator[Hostile]:
     wide = b"w " + b"0 " * 400_000 + b"\n"
     yield Hostile("words: one line of 400,000 numbers", "words text", _content(wide))
     yield Hostile("words: a header of 10^18", "words text", _content(b"1%s 1%s\n" % (b"0" * 17, b"0" * 17)))
-    rows = b"".join(b"w%d" % i + b" 0" * 300 + b"\n" for i in range(400_000))
-    yield Hostile("words: 480 MB of zeros, packed", "words text", _content(gzip.compress(rows, 6)))
+
+    def words(path: Path, marker: Path) -> None:
+        with gzip.open(path, "wb", 6) as file:
+            for i in range(800_000):
+                file.write(b"w%d" % i + b" 0" * 300 + b"\n")
+
+    yield Hostile("words: 960 MB of zeros, packed", "words text", words)
 
 
 def _content(content: bytes) -> Callable[[Path, Path], Any]:

@@ -76,10 +76,14 @@ def _many_langs(folder: Path) -> Path:
     embedder = {
         "word_emb_layer.embedding.weight": (len(LEXICON), 2),
         "char_emb_layer.embedding.weight": (len(LEXICON), 3),
-        **{"convolutions.0.weight": (3, 3, 1), "convolutions.0.bias": (3,)},
-        **{"convolutions.1.weight": (2, 3, 2), "convolutions.1.bias": (2,)},
-        **{"highways._layers.0.weight": (10, 5), "highways._layers.0.bias": (10,)},
-        **{"projection.weight": (4, 7), "projection.bias": (4,)},
+        "convolutions.0.weight": (3, 3, 1),
+        "convolutions.0.bias": (3,),
+        "convolutions.1.weight": (2, 3, 2),
+        "convolutions.1.bias": (2,),
+        "highways._layers.0.weight": (10, 5),
+        "highways._layers.0.bias": (10,),
+        "projection.weight": (4, 7),
+        "projection.bias": (4,),
     }
     parts = {"input_linearity.weight": (20, 4), "state_linearity.weight": (20, 4), "state_linearity.bias": (20,)}
     parts["state_projection.weight"] = (4, 5)

@@ -154,7 +154,9 @@ class _ParquetFile(VectorFile):
             raise UserError("parquet files need the extra: pip install 'elmokit[parquet]'") from None
         self._file = pq.ParquetFile(path)
         metadata = self._file.schema_arrow.metadata or {}
-        super().__init__(path, {key: metadata[key.encode()].decode() for key in METADATA if key.encode() in metadata})
+        super().__init__(
+            path, {key: metadata[key.encode()].decode() for key in METADATA if key.encode() in metadata}
+        )
         counts = [self._file.metadata.row_group(g).num_rows for g in range(self._file.num_row_groups)]
         self._firsts = np.cumsum([0, *counts])
         self._held: tuple[int, Any] = (-1, None)  # the row group that was read last
@@ -223,6 +225,8 @@ READERS: dict[str, Callable[[Path], VectorFile]] = {
     ".safetensors": _open_safetensors,
     ".parquet": _ParquetFile,
 }
+
+
 def open_vectors(path: str | Path) -> VectorFile:
     path = Path(path)
     if not path.is_file():

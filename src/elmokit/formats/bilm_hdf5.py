@@ -181,7 +181,9 @@ def _read_arrays(path: Path, expected: dict[str, Tensor]) -> dict[str, NDArray[n
                 raise UserError(f"{path}: {name}: expected floating-point numbers, found {item.dtype}")
         needed = sum(item.nbytes for item in found.values())
         if needed > path.stat().st_size:
-            raise UserError(f"{path}: expected {needed:,} bytes of weights, found a file of {path.stat().st_size:,}")
+            raise UserError(
+                f"{path}: expected {needed:,} bytes of weights, found a file of {path.stat().st_size:,}"
+            )
         return {name: np.asarray(item[...], dtype=np.float32) for name, item in found.items()}
 
 

@@ -2,8 +2,8 @@
 
 torch.load with weights_only runs no code, but what it makes may be of any size: a tensor of stride 0 has as many
 numbers as it says, a zip archive unpacks to a thousand times its own size, and a key of tuples within tuples takes
-for ever to hash. So the pickle is looked through first, without making anything of it, and no more is accepted than
-the file itself holds.
+for ever to hash. So the pickle is looked through first, without making anything of it, and no more is accepted
+than the file itself holds.
 """
 
 from __future__ import annotations

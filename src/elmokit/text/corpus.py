@@ -160,8 +160,8 @@ class LineReader:
     def _decode(self, raw: bytes, number: int) -> str | None:
         if len(raw) > self._longest:
             raise UserError(
-                f"{self.path}, line {number}: expected lines of {self._longest:,} bytes at most, found a longer one. "
-                "Break it into sentences, or allow it: elmo --longest-line BYTES, before the command"
+                f"{self.path}, line {number}: expected lines of {self._longest:,} bytes at most, found a longer "
+                "one. Break it into sentences, or allow it: elmo --longest-line BYTES, before the command"
             )
         raw = raw.removesuffix(b"\n").removesuffix(b"\r")
         try:

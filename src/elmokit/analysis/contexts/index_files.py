@@ -124,7 +124,7 @@ def write_index(
 
 @contextmanager
 def _refusals(folder: Path) -> Iterator[None]:
-    """What the machine refuses LanceDB, such as a full disk, as the OSError that it is: LanceDB only writes of it."""
+    """What the machine refuses, such as a full disk, as the OSError that it is: LanceDB only writes of it."""
     try:
         yield
     except RuntimeError as error:
