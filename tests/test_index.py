@@ -4,6 +4,7 @@ import builtins
 import errno
 import json
 import lzma
+import os
 import subprocess
 import sys
 
@@ -350,3 +351,16 @@ def test_index_build_on_a_full_disk_is_an_os_error(tmp_path, corpus):
     done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True)
     assert done.stdout.split() == [str(errno.EFBIG), str(tmp_path / "index")], done.stderr
     assert not list(tmp_path.glob("*index*"))
+
+
+def test_the_index_keeps_its_log_lines_to_itself():
+    """LanceDB reads the variable when it is imported, so a fresh process must see it set by then."""
+    code = (
+        "import os; from elmokit.analysis.contexts.index_files import lancedb_module; "
+        "lancedb_module(); print(os.environ['LANCEDB_LOG'])"
+    )
+    for given, expected in ((None, "error"), ("info", "info")):
+        environment = {key: value for key, value in os.environ.items() if key != "LANCEDB_LOG"}
+        environment |= {"LANCEDB_LOG": given} if given else {}
+        line = [sys.executable, "-c", code]
+        assert subprocess.run(line, env=environment, capture_output=True, text=True).stdout.strip() == expected

@@ -36,7 +36,8 @@ def test_the_campaign_finds_what_it_looks_for(tmp_path, monkeypatch):
         "import os, sys, time; sys.path.insert(0, sys.argv[1]); import attempt\n"
         "from pathlib import Path\n"
         "attempt.ACTIONS.update(run=lambda path: Path(path).touch(), bug=lambda: {}['x'], ok=lambda: None,\n"
-        "    crash=lambda: os.abort(), memory=lambda: len(bytes(b'x' * (600 << 20))), time=lambda: time.sleep(60))\n"
+        "    crash=lambda: os.abort(), memory=lambda: len(bytes(b'x' * (600 << 20))), \n"
+        "    time=lambda: time.sleep(60))\n"
         "attempt.main_loop()\n"
     )
     begin = [sys.executable, str(bad), str(SOAK)]

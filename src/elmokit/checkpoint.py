@@ -45,6 +45,7 @@ MOST_CARD = 1 << 20
 MOST_NAMES = 1 << 20  # bytes of tensors' names and shapes
 StoredWeights = Literal["float32", "float16"]  # in the file; in memory there are more (model/kernels/layers.py)
 DTYPES = {"float32": torch.float32, "float16": torch.float16}
+BYTES = {"float32": 4, "float16": 2}
 
 
 @dataclass
@@ -226,7 +227,8 @@ def read_config(folder: Path) -> CheckpointConfig:
     if table.get("version") != VERSION:
         raise UserError(
             f"{path}: this elmokit reads version {VERSION}, found version {shown(table.get('version'))}, "
-            f"written by elmokit {shown(table.get('elmokit', '?'))}: update elmokit, or save the model again with it"
+            f"written by elmokit {str(table.get('elmokit', '?'))[:20]}: update elmokit, or save the model again "
+            "with it"
         )
     if table.get("sha256") != config_digest(table):
         raise UserError(f"{path}: its digest is not the one inside it: the file was changed or damaged")
@@ -277,8 +279,8 @@ def _tensor_bytes(module: nn.Module, weights: StoredWeights) -> bytes:
 
 def _most_bytes(module: nn.Module, config: CheckpointConfig) -> int:
     """No more than its numbers take, and their names."""
-    numbers = sum(tensor.numel() for tensor in module.state_dict().values())
-    return numbers * DTYPES[config.weights].itemsize + MOST_NAMES
+    numbers: int = sum(tensor.numel() for tensor in module.state_dict().values())
+    return numbers * BYTES[config.weights] + MOST_NAMES
 
 
 def _load_tensors(module: nn.Module, content: bytes, weights: StoredWeights, path: Path) -> None:

@@ -144,7 +144,7 @@ def make_mapper(table: dict[str, Any]) -> TokenMapper:
         if kind == "words":
             return WordMapper(_words(**settings))
         room = build(ByteMapper, {"max_characters_per_token": settings.pop("max_characters_per_token", 50)}).width
-        return LexiconMapper(*_lexicons(**settings), room)
+        return LexiconMapper(**_lexicons(**settings), max_characters_per_token=room)
     except TypeError as error:
         raise UserError(f"mapper of kind {kind!r}: {error}") from None
 
@@ -155,10 +155,10 @@ def _words(words: Any) -> list[str]:
     return words
 
 
-def _lexicons(characters: Any, words: Any) -> list[dict[str, int] | None]:
+def _lexicons(characters: Any, words: Any) -> dict[str, dict[str, int] | None]:
     for name, lexicon in (("characters", characters), ("words", words)):
         if lexicon is not None and not (
             isinstance(lexicon, dict) and all(type(i) is int and 0 <= i < MOST_IDS for i in lexicon.values())
         ):
             raise UserError(f"mapper.{name}: expected a table of ids, found {shown(lexicon)}")
-    return [characters, words]
+    return {"characters": characters, "words": words}

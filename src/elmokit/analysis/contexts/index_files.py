@@ -232,6 +232,7 @@ def column(layer: int) -> str:
 
 
 def lancedb_module() -> Any:
+    os.environ.setdefault("LANCEDB_LOG", "error")  # its warnings are not for our users; read once, on import
     try:
         import lancedb
     except ImportError:
