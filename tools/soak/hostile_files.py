@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import lzma
 import os
 import pickle
 import struct
@@ -256,11 +257,11 @@ def _vectors() -> Iterator[Hostile]:
     yield Hostile("words: a header of 10^18", "words text", _content(b"1%s 1%s\n" % (b"0" * 17, b"0" * 17)))
 
     def words(path: Path, marker: Path) -> None:
-        with gzip.open(path, "wb", 6) as file:
-            for i in range(800_000):
+        with lzma.open(path, "wb", preset=1) as file:
+            for i in range(400_000):
                 file.write(b"w%d" % i + b" 0" * 300 + b"\n")
 
-    yield Hostile("words: 960 MB of zeros, packed", "words text", words)
+    yield Hostile("words: 480 MB of zeros, packed", "words text", words)
 
 
 def _content(content: bytes) -> Callable[[Path, Path], Any]:

@@ -38,7 +38,7 @@ OTHER = {
 HEADER = re.compile(rb"(\d{1,18})[ \t]+(\d{1,18})\s*")
 NUMBER = re.compile(rb"\s[-+]?[\d.]+([eE][-+]?\d+)?(?!\S)")
 CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # in no text
-MOST_UNPACKED, SMALL = 16, 1 << 26  # bytes of vectors for a byte of a file, which has 1 to 4; and whatever it is
+MOST_UNPACKED, SMALL = 16, 1 << 24  # bytes of vectors for a byte of a file, which has 1 to 4; and whatever it is
 WIDEST = 1 << 16  # numbers of a vector: a header that promises more is damaged
 # Files that have the sentence's ends and the unknown word name them in these ways.
 SPELLINGS = ((BEGIN, "<s>"), (END, "</s>"), (UNKNOWN, "<unk>", "UNK"))
