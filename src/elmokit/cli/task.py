@@ -30,7 +30,13 @@ task = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A task: `elmo task list` shows them.")]
+Name = Annotated[
+    str,
+    typer.Argument(metavar="TASK", help="A task of `elmo task list`, or your own: package.module:Class."),
+]
+Own = Annotated[
+    str | None, typer.Option("--task", metavar="MODULE:CLASS", help="The class of a task of your own: it is run.")
+]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="OUT of `elmo task train`, or OUT/best.")]
 Cache = Annotated[
     Path | None,
@@ -40,14 +46,17 @@ Cache = Annotated[
 
 @task.command("list", cls=Command)
 def list_tasks() -> None:
-    """The tasks, and the papers that their models are from."""
+    """The tasks, and the papers that their models are from; with those that other packages bring along.
+
+    Example: `elmo task list`
+    """
     from rich.console import Console
     from rich.table import Table
 
-    from elmokit.tasks import TASKS, task_class
+    from elmokit.tasks import known_tasks, task_class
 
     table = Table("task", "what", "measured by", box=None)
-    for name in TASKS:
+    for name in known_tasks():
         kind = task_class(name)
         table.add_row(name, kind.summary, kind.metric)
     Console().print(table)
@@ -107,6 +116,8 @@ def train(
     `elmo task train ner --train train.conll --dev dev.conll --vectors glove.txt -m none --out ner-baseline`
 
     `elmo task train entailment --train snli.jsonl --dev dev.jsonl -m my-elmo --place both -o nli`
+
+    `elmo task train questions:Questions --train train.tsv --dev dev.tsv -o questions` (a task of your own)
     """
     use_threads(threads)
     from elmokit.tasks.train import train_task
@@ -182,6 +193,7 @@ def evaluate(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Labelled examples in the task's own format.")],
     *,
     by_label: Annotated[bool, typer.Option("--by-label", help="Also a row per label.")] = False,
+    task: Own = None,
     predictions: Annotated[
         Path | None,
         typer.Option(
@@ -202,7 +214,7 @@ def evaluate(
     use_threads(threads)
     from elmokit.tasks.model import TaskModel
 
-    trained = TaskModel.load(run)
+    trained = TaskModel.load(run, task=task)
     scores, ceilings, rows, unseen = trained.evaluate(file, predictions=predictions)
     if unseen is not None:
         typer.echo(f"note: {unseen}; such answers count as missed", err=True)
@@ -242,6 +254,7 @@ def predict(
         list[str] | None, typer.Option(help="squad: a question about --context; as often as you like.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object per line.")] = False,
+    task: Own = None,
     tokenizer: Annotated[str, typer.Option(help="words, whitespace (the text is tokenized) or korean.")] = "words",
     threads: Threads = None,
 ) -> None:
@@ -260,7 +273,7 @@ def predict(
     from elmokit.text.corpus import LineReader
     from elmokit.text.tokens import make_tokenizer
 
-    trained, tokenize = TaskModel.load(run), make_tokenizer(tokenizer).tokens
+    trained, tokenize = TaskModel.load(run, task=task), make_tokenizer(tokenizer).tokens
     if context is not None:
         _answer(trained, context, question or [], file, tokenize, as_json)
         return
