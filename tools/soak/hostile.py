@@ -1,7 +1,7 @@
 """Hostile and damaged files: each gets a message and an exit code of 1, little time and little memory.
 
-The named ones of hostile_files.py come first, then random damage of healthy files until the time is over. They are
-tried in processes of attempt.py, many in each; one that crashes or hangs fails the case that it was at.
+The named ones of hostile_files.py, and between them random damage of healthy files, until the time is over. They
+are tried in processes of attempt.py, many in each; one that crashes or hangs fails the case that it was at.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -107,7 +108,7 @@ class Attempts:
 
 
 def campaign(seed: int, seconds: float, folder: Path) -> Iterator[Case]:
-    """The named files, shuffled, then random damage, within `seconds` (and what is begun is ended)."""
+    """The named files, shuffled, and random damage in turn, within `seconds` (and what is begun is ended)."""
     end = time.monotonic() + seconds
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
@@ -140,15 +141,12 @@ def _trials(seed: int, samples: dict[str, Path], folder: Path) -> Iterator[Trial
     random = Random(seed)
     hostile = named()
     random.shuffle(hostile)
-    number = 0
-    for each in hostile:
-        number += 1
-        yield _named_trial(each, samples, folder / f"case-{number}", folder / "executed")
     kinds = [kind for kind in samples if kind != "text"]
-    while True:
-        number += 1
+    for number in count(1):
+        if hostile:
+            yield _named_trial(hostile.pop(), samples, folder / f"named-{number}", folder / "executed")
         kind = kinds[number % len(kinds)]
-        target = _copy(samples[kind], folder / f"case-{number}")
+        target = _copy(samples[kind], folder / f"damage-{number}")
         how = damage(Random(f"{seed}/{number}"), target)
         yield Trial(
             kind, f"damage {number}: {how}", target.parent, target, embed=number % 4 == 0 and target.is_dir()
