@@ -62,8 +62,12 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
+    longest_line: Annotated[
+        int | None, typer.Option(min=1, metavar="BYTES", help="Of text that is read; 64 MiB if not given.")
+    ] = None,
 ) -> None:
-    pass
+    if longest_line is not None:
+        os.environ["ELMO_LONGEST_LINE"] = str(longest_line)  # as text/corpus.py reads it
 
 
 def main() -> None:

@@ -52,7 +52,7 @@ def read_folder(folder: Path) -> Checkpoint:
         from elmokit.formats.many_langs import read_many_langs
 
         return read_many_langs(folder)
-    if (folder / CONFIG).is_file():
+    if (folder / CONFIG).exists():
         return Checkpoint.load(folder)  # says what is wrong with a config.json that is not quite ours
     if (folder / RUN).is_file() and (folder / CORPUS).is_dir():  # a task's run has a run.json too, and no corpus
         raise UserError(f"{folder} is a training run without a model yet: resume it until it is done")

@@ -31,6 +31,18 @@ _FIRST_BLOCK = 4096
 _CONTROLS = re.compile("[\0-\x08\x0e-\x1a\x7f\ufffd]")  # what text hardly has and other files are full of
 
 
+LONGEST = "ELMO_LONGEST_LINE"  # in the environment, so that processes that read for this one have it too
+LONGEST_LINE = 1 << 26
+
+
+def longest_line() -> int:
+    """The bytes that a line of text may have: what the flag --longest-line or $ELMO_LONGEST_LINE says."""
+    said = os.environ.get(LONGEST) or str(LONGEST_LINE)
+    if not said.isdecimal() or not 0 < int(said) < sys.maxsize:
+        raise UserError(f"{LONGEST}: expected a number of bytes, found {said[:40]!r}")
+    return int(said)
+
+
 class Line(NamedTuple):
     number: int  # from 1
     text: str
@@ -41,16 +53,18 @@ class LineReader:
 
     on_bad_line   a line that is not UTF-8: "refuse" (a UserError that names it), "skip" (left out; counted in
                   `skipped`) or "replace" (U+FFFD in place of what cannot be read).
+    longest       bytes of a line; a longer one is refused before it fills the memory. By default longest_line().
 
     A file of which a fifth or more of the first characters cannot be read is no UTF-8 text, and is refused
     whatever on_bad_line says.
     """
 
-    def __init__(self, path: str | Path, on_bad_line: BadLine = "refuse") -> None:
+    def __init__(self, path: str | Path, on_bad_line: BadLine = "refuse", longest: int | None = None) -> None:
         if on_bad_line not in ("refuse", "skip", "replace"):
             raise UserError(f'on_bad_line: expected "refuse", "skip" or "replace", found {on_bad_line!r}')
         self.path = Path(path)
         self.on_bad_line = on_bad_line
+        self._longest = longest or longest_line()
         self.skipped: list[int] = []
         self._raw: BinaryIO = sys.stdin.buffer if str(path) == "-" else _open(self.path)
         self._size = 0 if str(path) == "-" else os.fstat(self._raw.fileno()).st_size
@@ -91,8 +105,9 @@ class LineReader:
             if not head:
                 return
             self._check_text(head)
-            yield from io.BytesIO(head if head.endswith(b"\n") else head + stream.readline())
-            yield from stream
+            yield from io.BytesIO(head if head.endswith(b"\n") else head + stream.readline(self._longest))
+            while line := stream.readline(self._longest + 1):
+                yield line
         except failures as error:
             raise UserError(f"{self.path}: the compressed file is damaged or cut short: {error}") from None
 
@@ -143,6 +158,11 @@ class LineReader:
             )
 
     def _decode(self, raw: bytes, number: int) -> str | None:
+        if len(raw) > self._longest:
+            raise UserError(
+                f"{self.path}, line {number}: expected lines of {self._longest:,} bytes at most, found a longer "
+                "one. Break it into sentences, or allow it: elmo --longest-line BYTES, before the command"
+            )
         raw = raw.removesuffix(b"\n").removesuffix(b"\r")
         try:
             return raw.decode("utf-8")
