@@ -3,9 +3,9 @@ without, what its layers know, every table on one page.
 
     python examples/paper.py [--out paper-output] [--data FOLDER --text TEXT --tokens N]
 
-Without --data the text and the tagged sentences are made up by a small grammar: every step is seen in a few minutes,
-and the figures say nothing of language. With a folder of real data (docs/guides/study.md says how it is laid out) the
-same commands give the paper's tables.
+Without --data the text and the tagged sentences are made up by a small grammar: every step is seen in a few
+minutes, and the figures say nothing of language. With a folder of real data (docs/guides/study.md says how it is
+laid out) the same commands give the paper's tables.
 """
 
 from __future__ import annotations
