@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -175,3 +180,15 @@ def test_calling_elmo_with_a_name_says_what_to_call(tmp_path):
         Elmo(tmp_path / "model")
     with pytest.raises(UserError, match="expected a Checkpoint, found BiLM"):
         Elmo(make_elmo().bilm)
+
+
+def test_the_walk_of_an_engineer_with_a_csv_of_reviews(tmp_path):
+    """Its Python half; its commands are tested with those."""
+    script = Path(__file__).parent.parent / "examples" / "reviews.py"
+    command = [sys.executable, script, "--out", tmp_path, "--no-commands"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8").stdout
+    assert "48 reviews: a matrix (48, 512)" in shown
+    assert "nearest to: It broke after a few days." in shown
+    assert "good or bad: " in shown
+    with (tmp_path / "train.csv").open(newline="", encoding="utf-8") as file:
+        assert len(list(csv.DictReader(file))) == 42
