@@ -1,5 +1,5 @@
-"""A table of reviews and a bundled model: vectors of a column, the reviews nearest to a question, a classifier; then
-the same by the commands.
+"""A table of reviews and a bundled model: vectors of a column, the reviews nearest to a question, a classifier;
+then the same by the commands.
 
     python examples/reviews.py [--out reviews-output] [--no-commands]
 """
