@@ -93,9 +93,8 @@ def main() -> None:
     print(f"{len(rows)} reviews: a matrix {matrix.shape}")
     nearest(elmo, QUESTIONS, rows, matrix)
 
-    print(
-        f"\ngood or bad: {classify(rows, matrix, LABEL):.0%} right, by chance 50%: {len(rows)} are few to learn from"
-    )
+    accuracy = classify(rows, matrix, LABEL)
+    print(f"\ngood or bad: {accuracy:.0%} right, by chance 50%: {len(rows)} are few to learn from")
     test = in_fold(rows, 0)
     write(options.out / "train.csv", [row for row, held in zip(rows, test) if not held])
     write(options.out / "dev.csv", [row for row, held in zip(rows, test) if held])

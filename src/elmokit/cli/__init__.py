@@ -99,7 +99,7 @@ def bug(error: Exception) -> str:
     )
 
 
-def _warn(message: Warning | str, category: type[Warning], *_: object) -> None:
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
     """A warning, for whoever has no line of code that it could be about."""
     typer.secho("warning: ", fg="yellow", bold=True, nl=False, err=True)
     typer.echo(str(message), err=True)
