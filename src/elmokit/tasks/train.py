@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from elmokit.embed.embedder import Elmo
 from elmokit.progress import silent
@@ -14,10 +15,11 @@ from elmokit.tasks.model import TaskModel
 from elmokit.tasks.prepare import read_data, settings_of, word_table
 from elmokit.tasks.progress import OnTaskProgress, TaskProgress
 from elmokit.tasks.run import TaskRun
+from elmokit.tasks.task import Task
 
 
 def train_task(
-    task: str,
+    task: str | type[Task[Any]],
     *,
     train: str | Path,
     dev: str | Path,
@@ -40,7 +42,7 @@ def train_task(
 ) -> TaskModel:
     """Train a task's model in the folder `out`; its best epoch is returned. The same call resumes a run.
 
-    task           ner, srl, squad, ...: `elmokit.tasks.TASKS` has them all.
+    task           ner, srl, squad, ... (`elmokit.tasks.TASKS`), a class of your own, or "package.module:Class".
     train, dev     files in the task's own format; the best epoch is chosen on dev.
     elmo           a model as for `Elmo.from_pretrained`; None is the baseline.
     place          where ELMo enters the task's RNN: "input", "output" or "both".
@@ -69,7 +71,8 @@ def train_task(
     sizes, config = settings_of(kind, recipe, settings, seed)
     tell(TaskProgress("reading the examples"))
     data = read_data(kind, sizes, Path(train), Path(dev), limit)
-    tell(TaskProgress("reading the vectors"))
+    if vectors is not None:
+        tell(TaskProgress("reading the vectors"))
     tokens = data.tokens(dev=vectors is not None)  # a vector that is learned needs training
     table = word_table(None if vectors is None else Path(vectors), tokens)
     bilm = None if elmo is None else Elmo.from_pretrained(elmo)
