@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -72,6 +73,7 @@ def _root(
 
 def main() -> None:
     """What a user did wrong, or what the machine refused, is one line; anything else is a bug, and says so."""
+    warnings.showwarning = _warn
     try:
         app()
     except UserError as error:
@@ -101,6 +103,12 @@ def bug(error: Exception) -> str:
         f"{what}\nThis is a bug in elmokit {__version__}, please report it. "
         f"{DEBUG}=1 before the same command shows where it happened."
     )
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning, for whoever has no line of code that it could be about."""
+    typer.secho("warning: ", fg="yellow", bold=True, nl=False, err=True)
+    typer.echo(str(message), err=True)
 
 
 def _fail(message: str) -> None:

@@ -15,8 +15,9 @@ import numpy as np
 from elmokit import __version__
 from elmokit.atomic import replacing
 from elmokit.config import dump
-from elmokit.embed.embedder import Elmo, Pooling, WhichLayers
+from elmokit.embed.embedder import Elmo
 from elmokit.embed.outputs import WRITERS, check_output, check_space
+from elmokit.embed.pooling import Pooling, WhichLayers
 from elmokit.embed.scratch import Record, Scratch
 from elmokit.errors import UserError
 from elmokit.model.scalar_mix import ScalarMix

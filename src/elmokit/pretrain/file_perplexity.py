@@ -11,7 +11,7 @@ from elmokit.pretrain.perplexity import Perplexity, State, perplexity
 from elmokit.pretrain.progress import OnTrainingProgress, TrainingProgress
 from elmokit.progress import silent
 from elmokit.text.corpus import BadLine, LineReader
-from elmokit.text.tokens import Tokenizer, TokenizerConfig, make_tokenizer
+from elmokit.text.tokens import Tokenizer, tokenizer_for
 
 
 def perplexity_of_files(
@@ -32,8 +32,7 @@ def perplexity_of_files(
     on_progress  is called after each sentence, with the figures so far
     """
     checkpoint = checkpoint_of(model)
-    own = checkpoint.tokenizer
-    splitter = make_tokenizer(TokenizerConfig(tokenizer, own.normalize) if tokenizer else own)
+    splitter = tokenizer_for(checkpoint.tokenizer, tokenizer)
     text = _Files([files] if isinstance(files, (str, Path)) else files, splitter, split, on_bad_line)
 
     def report(so_far: Perplexity) -> None:

@@ -17,13 +17,14 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from elmokit.embed.sentences import by_number, check_sentence
 from elmokit.errors import UserError
 from elmokit.model.bilm import BiLMOutput, BiLMState
 from elmokit.model.language_head import LanguageHead
 from elmokit.model.rows import TOGETHER, whole_rows
 from elmokit.pretrain.any_model import AnyModel, checkpoint_of
 from elmokit.text.batches import batches_by_length, pad, windows
-from elmokit.text.tokens import TokenizerConfig, make_tokenizer
+from elmokit.text.tokens import tokenizer_for
 from elmokit.text.vocabulary import BEGIN, END, SPECIALS, UNKNOWN, Vocabulary
 
 State = Literal["carry", "zero"]
@@ -191,16 +192,20 @@ class _Reader:
         self.bilm, self.mapper = checkpoint.bilm, checkpoint.mapper
         self.head: LanguageHead = checkpoint.head
         self.vocabulary: Vocabulary = checkpoint.vocabulary
-        own = checkpoint.tokenizer
-        self.tokenizer = make_tokenizer(TokenizerConfig(tokenizer, own.normalize) if tokenizer else own)
+        self.tokenizer = tokenizer_for(checkpoint.tokenizer, tokenizer)
         self.batch_tokens = batch_tokens
 
     def tokenized(self, sentences: Iterable[Sequence[str]]) -> Iterator[list[str]]:
         """Tokens as the model reads them; a sentence given as text is taken apart first."""
         if isinstance(sentences, str):
             raise UserError("expected a list of sentences, found one string: put it in a list")
-        tokenizer = self.tokenizer
-        return (tokenizer.tokens(s) if isinstance(s, str) else tokenizer.clean(list(s)) for s in sentences)
+        return by_number(self._tokens, sentences)
+
+    def _tokens(self, sentence: Sequence[str]) -> list[str]:
+        check_sentence(sentence)
+        if isinstance(sentence, str):
+            return self.tokenizer.tokens(sentence)
+        return self.tokenizer.clean(list(sentence))
 
     def read(
         self, sentences: Iterator[list[str]], state: str, *, window: int, rows: int, stretch: int
