@@ -10,7 +10,8 @@ from typing import NamedTuple
 from elmokit.checkpoint import Checkpoint
 from elmokit.pretrain.perplexity import Perplexity, perplexity
 from elmokit.pretrain.progress import OnTrainingProgress, TrainingProgress
-from elmokit.text.corpus import read_lines
+from elmokit.text.columns import Columns
+from elmokit.text.corpus import expand_sources, open_table, read_lines, table_format
 from elmokit.text.tokens import TokenizerConfig, make_tokenizer
 
 Tokens = list[str]
@@ -34,7 +35,23 @@ def compare(
     return tuple(found)
 
 
-def first_sentences(sources: Sequence[str | Path], tokenizer: TokenizerConfig, most: int) -> list[Tokens]:
+def check_sources(sources: Sequence[str | Path], columns: Columns | None = None) -> None:
+    """They are there, and those that are tables have the columns."""
+    for path in expand_sources(sources):
+        if table_format(path) is not None:
+            with open_table(path, columns=columns) as table:
+                table.identity()
+
+
+def first_sentences(
+    sources: Sequence[str | Path], tokenizer: TokenizerConfig, most: int, columns: Columns | None = None
+) -> list[Tokens]:
+    """columns   of those sources that are tables."""
     splitter = make_tokenizer(tokenizer)
-    sentences = (sentence for line in read_lines(sources) for sentence in splitter.sentences(line.text))
+    texts = (
+        line.text
+        for path in expand_sources(sources)
+        for line in read_lines([path], columns=columns if table_format(path) else None)
+    )
+    sentences = (sentence for text in texts for sentence in splitter.sentences(text))
     return [splitter.tokens(sentence) for sentence in islice(sentences, most)]
