@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elmokit.errors import UserError
+from elmokit.errors import UserError, clipped, listed
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -33,8 +33,8 @@ def suggest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
     if near:
-        return "did you mean " + " or ".join(repr(n) for n in near) + "?"
-    return "known: " + (", ".join(names) or "none")
+        return "did you mean " + " or ".join(repr(clipped(n)) for n in near) + "?"
+    return "known: " + (listed(names, 30) or "none")
 
 
 def present_name(name: str) -> str:
@@ -160,14 +160,14 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         return _choice(arguments, value, where)
     if origin is typing.Literal:
         if value not in arguments:
-            raise UserError(f"'{where}': expected one of {_listing(arguments)}, found {value!r}")
+            raise UserError(f"'{where}': expected one of {_listing(arguments)}, found {clipped(repr(value), 200)}")
         return value
     if origin is tuple:
         return _tuple(arguments, value, where)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
-        raise UserError(f"'{where}': expected {hint.__name__}, found {value!r}")
+        raise UserError(f"'{where}': expected {hint.__name__}, found {clipped(repr(value), 200)}")
     return value
 
 
@@ -179,7 +179,9 @@ def _choice(hints: tuple[Any, ...], value: Any, where: str) -> Any:
         return _value(hints[0], value, where)
     kinds = {hint.kind: hint for hint in hints}
     if not isinstance(value, Mapping) or "kind" not in value:
-        raise UserError(f"'{where}': expected a table with kind = one of {_listing(kinds)}, found {value!r}")
+        raise UserError(
+            f"'{where}': expected a table with kind = one of {_listing(kinds)}, found {clipped(repr(value), 200)}"
+        )
     if value["kind"] not in kinds:
         raise UserError(f"'{where}.kind': expected one of {_listing(kinds)}, found {value['kind']!r}")
     return build(kinds[value["kind"]], value, where)
@@ -187,13 +189,13 @@ def _choice(hints: tuple[Any, ...], value: Any, where: str) -> Any:
 
 def _tuple(hints: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
     if not isinstance(value, (list, tuple)):
-        raise UserError(f"'{where}': expected a list, found {value!r}")
+        raise UserError(f"'{where}': expected a list, found {clipped(repr(value), 200)}")
     if len(hints) == 2 and hints[1] is Ellipsis:
         hints = (hints[0],) * len(value)
     if len(hints) != len(value):
-        raise UserError(f"'{where}': expected {len(hints)} values, found {value!r}")
+        raise UserError(f"'{where}': expected {len(hints)} values, found {clipped(repr(value), 200)}")
     return tuple(_value(hint, item, f"{where}[{i}]") for i, (hint, item) in enumerate(zip(hints, value)))
 
 
 def _listing(names: Iterable[Any]) -> str:
-    return ", ".join(repr(name) for name in names)
+    return listed(map(repr, names), 30)

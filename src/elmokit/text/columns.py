@@ -143,7 +143,7 @@ class _Finder:
                 raise UserError(f"no column {asked}: columns are numbered from 1 to {len(self.names)}")
             return int(asked) - 1
         if not self.header:
-            raise UserError(f"no column {asked!r}: without a header, columns have numbers (1 to {len(self.names)})")
+            raise UserError(f"no column {asked!r}: without a header, columns are numbers, 1 to {len(self.names)}")
         raise UserError(f"no column {asked!r} in its header; {suggest(asked, self.names)}")
 
     def _path(self, asked: str) -> Key:
@@ -172,12 +172,14 @@ class _Finder:
         for found in (usual, keys):
             if len(found) == 1:
                 return found[0]
-        raise UserError(f"which column the label is in is not obvious: give it by --label-column NAME; {self._columns()}")
+        raise UserError(
+            f"which column the label is in is not obvious: give it by --label-column NAME; {self._columns()}"
+        )
 
     def _columns(self) -> str:
         if self.header or self.is_json:
             return f"found {listed(map(repr, self.names))}"
-        return f"found {len(self.names)} columns without a header: numbers from 1 (--header if the first row has names)"
+        return f"found {len(self.names)} columns without names: give numbers from 1, or --header if there is one"
 
     def _keys(self) -> list[Key]:
         return list(self.names) if self.is_json else list(range(len(self.names)))

@@ -1,7 +1,7 @@
 """Files, folders and patterns -> lines of text.
 
-Plain text, .gz, .bz2, .xz, .zst, .parquet or standard input; only "\\n" ends a line. Of tables (.csv, .tsv, .jsonl),
-the texts: see `open_text`.
+Plain text, .gz, .bz2, .xz, .zst, .parquet or standard input; only "\\n" ends a line. Of tables (.csv, .tsv,
+.jsonl), the texts: see `open_text`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ BadLine = Literal["refuse", "skip", "replace"]
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 TABLES: dict[str, Format] = {
-    **{".csv": "csv", ".tsv": "tsv"},
+    ".csv": "csv",
+    ".tsv": "tsv",
     **dict.fromkeys((".jsonl", ".ndjson", ".jsonlines", ".json-lines"), "jsonl"),
 }
 TEXT = (".txt", ".text", ".tokens", "")
@@ -193,8 +194,8 @@ def open_table(
     if format is None:
         what = "standard input" if str(path) == "-" else f"{path}"
         raise UserError(
-            f"{what}: columns are read from tables ({', '.join(TABLES)}, also compressed): say which kind it is by "
-            f"--format csv, tsv or jsonl"
+            f"{what}: columns are read from tables ({', '.join(TABLES)}, also compressed): say which kind it is "
+            f"by --format csv, tsv or jsonl"
         )
     return TableReader(
         _EscapedLines(path, on_bad_line), format, on_bad_line, columns, texts=texts, labelled=labelled

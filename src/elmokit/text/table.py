@@ -6,27 +6,26 @@ them; blank lines between rows are none. A line break inside a cell is kept in i
 
 from __future__ import annotations
 
-import csv
 import json
 import logging
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from elmokit.errors import UserError, clipped, listed
 from elmokit.text.columns import Cells, Columns, Format, Key, Layout, cell, lay_out
+from elmokit.text.records import ESCAPED, QUOTED, Record, parse
 
 if TYPE_CHECKING:
-    from elmokit.text.corpus import BadLine, Line, LineReader
+    from elmokit.text.corpus import BadLine, LineReader
 
+MOST_LABELS = 20  # that may all be different
 LOOKED_AT = 20  # rows below the first, to see what the columns hold
-MOST_CHARACTERS = 1 << 24  # of a cell
-_ESCAPED = re.compile("[\udc80-\udcff]")  # what "surrogateescape" makes of bytes that are not UTF-8
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _WHOLE = re.compile(r"([-+]?\d+)\.0+")
 _log = logging.getLogger(__name__)
 
@@ -66,7 +65,7 @@ class TableReader:
         self.path = lines.path
         self.skipped: list[int] = []
         self._asked, self._texts, self._labelled = asked or Columns(), texts, labelled
-        self._rows: Iterator[_Raw] | None = None
+        self._rows: Iterator[Record] | None = None
         self._layout: Layout | None = None
 
     def __enter__(self) -> TableReader:
@@ -86,7 +85,7 @@ class TableReader:
     def layout(self) -> Layout:
         """By the first rows, which stay to be read."""
         if self._layout is None:
-            rows = _parsed(self.lines, self.format)
+            rows = parse(self.lines, self.format)
             head = list(islice(rows, LOOKED_AT + 1))
             if not head:
                 raise UserError(f"{self.path}: expected the rows of a table ({self.format}), found none")
@@ -115,10 +114,22 @@ class TableReader:
             if row is not None:
                 yield row
 
-    def where(self, row: Row) -> str:
-        return f"{self.path}, row {row.number} (line {row.line})"
+    def labelled_rows(self) -> list[Row]:
+        """All rows, each with its label: those without one are named."""
+        rows = list(self)
+        without = [f"{row.number} (line {row.line})" for row in rows if row.label is None]
+        if not rows:
+            raise UserError(f"{self.path}: expected labelled texts, found no rows")
+        if without:
+            assert self.layout.label is not None
+            raise UserError(
+                f"{self.path}: expected a label in {self.layout.name(self.layout.label)}, found none in row "
+                f"{listed(without)}: fill them in, or remove these rows"
+            )
+        check_labels(self.path, [row.label for row in rows if row.label is not None])
+        return rows
 
-    def _row(self, number: int, raw: _Raw, layout: Layout) -> Row | None:
+    def _row(self, number: int, raw: Record, layout: Layout) -> Row | None:
         fault = raw.fault or self._fault(raw.cells, layout)
         text: tuple[str, ...] = ()
         label = None
@@ -132,8 +143,8 @@ class TableReader:
                 fault = str(error)
         if fault is None and raw.escaped:
             if self.on_bad_line == "replace":
-                text = tuple(_ESCAPED.sub("\ufffd", part) for part in text)
-                label = label and _ESCAPED.sub("\ufffd", label)
+                text = tuple(ESCAPED.sub("\ufffd", part) for part in text)
+                label = label and ESCAPED.sub("\ufffd", label)
             else:
                 fault = "not valid UTF-8"
         if fault is None:
@@ -170,6 +181,16 @@ class TableReader:
         return said
 
 
+def check_labels(path: Path, labels: Sequence[str]) -> None:
+    """Refuse texts in the place of labels: more than a few, and hardly any of them twice."""
+    different = dict.fromkeys(labels)
+    if len(different) > MOST_LABELS and len(different) > len(labels) / 2:
+        raise UserError(
+            f"{path}: {len(different):,} different labels in {len(labels):,} examples ({listed(different, 3)}): "
+            f"are the columns of the texts and the labels swapped?"
+        )
+
+
 def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
@@ -179,93 +200,11 @@ def one_line(text: str) -> str:
     return " ".join(text.split("\n")) if "\n" in text else text
 
 
-class _Raw(NamedTuple):
-    line: int  # of the file, where it begins
-    cells: Cells
-    fault: str | None = None  # why it cannot be read
-    escaped: bool = False  # some of it is not UTF-8
-
-    def shown(self) -> Cells:
-        """Cells that can be printed."""
-        return [_ESCAPED.sub("\ufffd", c) for c in self.cells] if isinstance(self.cells, list) else self.cells
-
-
-def _parsed(lines: Iterable[Line], format: Format) -> Iterator[_Raw]:
-    if format == "csv":
-        return _csv_rows(iter(lines))
-    return _tsv_rows(lines) if format == "tsv" else _json_rows(lines)
-
-
-def _tsv_rows(lines: Iterable[Line]) -> Iterator[_Raw]:
-    for line in lines:
-        if line.text:
-            yield _Raw(line.number, line.text.split("\t"), escaped=_ESCAPED.search(line.text) is not None)
-
-
-def _json_rows(lines: Iterable[Line]) -> Iterator[_Raw]:
-    for line in lines:
-        if not line.text.strip():
-            continue
-        escaped = _ESCAPED.search(line.text) is not None
-        try:
-            table = json.loads(_ESCAPED.sub("\ufffd", line.text) if escaped else line.text)
-        except (ValueError, RecursionError) as error:
-            yield _Raw(line.number, {}, f"not valid JSON: {clipped(error)}")
-            continue
-        fault = None if isinstance(table, dict) else f"expected a JSON object, found {clipped(repr(table))}"
-        yield _Raw(line.number, table if fault is None else {}, fault, escaped)
-
-
-def _csv_rows(lines: Iterator[Line]) -> Iterator[_Raw]:
-    csv.field_size_limit(max(MOST_CHARACTERS, csv.field_size_limit()))  # of the process: never made smaller
-    first = next(lines, None)
-    if first is None:
-        return
-    last, escaped = first.number - 1, False
-
-    def texts() -> Iterator[str]:
-        nonlocal last, escaped
-        for line in chain([first], lines):
-            last, escaped = line.number, escaped or _ESCAPED.search(line.text) is not None
-            yield line.text + "\n"
-
-    reader = csv.reader(texts(), delimiter=_delimiter(first.text), strict=True)
-    while True:
-        begin, escaped = last + 1, False
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield _Raw(begin, [], _csv_fault(str(error)))
-        else:
-            if cells:
-                yield _Raw(begin, cells, escaped=escaped)
-
-
-def _delimiter(line: str) -> str:
-    """Comma, semicolon or tab: that of which the first line has most, outside quotation marks."""
-    outside = _QUOTED.sub("", line)
-    return max(",;\t", key=outside.count)
-
-
-def _csv_fault(error: str) -> str:
-    if "unexpected end" in error:
-        return "a quotation mark is opened and never closed"
-    if "field limit" in error:
-        return f"a cell of more than {MOST_CHARACTERS:,} characters: is a quotation mark opened and not closed?"
-    if "expected after" in error:
-        return 'text after a closing quotation mark; one inside a quoted cell is written twice ("")'
-    if "new-line" in error:
-        return "a carriage return outside quotation marks"
-    return error
-
-
 def _looks_quoted(row: Cells, keys: Iterable[Key]) -> bool:
     if not isinstance(row, list):
         return False
     cells = [row[key] for key in keys if isinstance(key, int) and key < len(row)]
-    return any('""' in found[1:-1] and _QUOTED.fullmatch(found) for found in cells)
+    return any('""' in found[1:-1] and QUOTED.fullmatch(found) for found in cells)
 
 
 def _optional(cells: Cells, key: Key) -> Any:

@@ -34,6 +34,7 @@ from elmokit.tasks.task import Labels, Task, TrainConfig, split_in_two
 class QuestionAnswering(Task[Question]):
     name = "squad"
     summary = "answers in a text (SQuAD 1.1): BiDAF with self attention (Clark and Gardner 2017)"
+    files = "SQuAD's JSON"
     metric = "f1"
     settings_class = BidafSettings
     recipes: ClassVar = {
