@@ -20,6 +20,7 @@ RUN = [
     "docs/guides/embedding.md",
     "docs/guides/own-model.md",
     "docs/guides/formats.md",
+    "docs/guides/tables.md",
     "docs/guides/new-task.md",
     "docs/ko/elmo.md",
     "docs/ko/using-in-tasks.md",

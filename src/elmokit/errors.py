@@ -13,11 +13,16 @@ class UserError(ValueError):
     """
 
 
-def listed(items: Iterable[object], most: int = 10) -> str:
+def listed(items: Iterable[object], most: int = 10, longest: int = 60) -> str:
     """Names for a message: the first ones, each cut short, and how many more there are."""
-    names = [clipped(item) for item in items]
+    names = [clipped(item, longest) for item in items]
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def listed_paths(paths: Iterable[object], most: int = 10) -> str:
+    """A path that is cut short cannot be found."""
+    return listed(paths, most, 1000)
 
 
 def clipped(item: object, most: int = 60) -> str:

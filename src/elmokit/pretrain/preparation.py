@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from elmokit.atomic import replacing_folder
 from elmokit.config import dump
-from elmokit.errors import UserError, listed
+from elmokit.errors import UserError, listed_paths
 from elmokit.pretrain.corpus import (
     COUNTS,
     FORMAT,
@@ -128,7 +128,7 @@ def prepare(
             found = f"{read} lines without a token" if read else "no lines at all"
             if held.tokens:
                 found = f"all {held.sentences} sentences were held out: hold out a smaller share, or none"
-            raise UserError(f"nothing to train on in {listed(settings['sources'])}: {found}")
+            raise UserError(f"nothing to train on in {listed_paths(settings['sources'])}: {found}")
         train.finish({**settings, "part": TRAIN})
         if held.tokens:
             held.finish({**settings, "part": HELD_OUT})

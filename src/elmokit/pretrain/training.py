@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from elmokit.checkpoint import Checkpoint
 from elmokit.embed.embedder import Elmo
-from elmokit.errors import UserError, listed
+from elmokit.errors import UserError, listed_paths
 from elmokit.pretrain.comparison import Comparison, compare, first_sentences
 from elmokit.pretrain.corpus import Corpus, CorpusParts
 from elmokit.pretrain.interruption import interruption
@@ -150,7 +150,7 @@ class Training:
         if run.corpus.held_out is not None:
             texts["domain, held out"] = list(run.held_out_sentences())
         if self.general:
-            name = f"general ({listed(self.general, 3)})"
+            name = f"general ({listed_paths(self.general, 3)})"
             texts[name] = first_sentences(self.general, after.tokenizer, most, self.request.columns)
         return compare(Checkpoint.load(self.out / START), after, texts, self.on_progress)
 

@@ -18,7 +18,7 @@ from elmokit.analysis.contexts.index import ContextIndex, open_index
 from elmokit.analysis.contexts.marked import MarkedSentence, Near, read_marked, word_vectors
 from elmokit.analysis.model import Model, open_model
 from elmokit.embed.embedder import Elmo
-from elmokit.errors import UserError, listed
+from elmokit.errors import UserError, listed_paths
 from elmokit.formats.word_vectors import read_word_vectors
 from elmokit.progress import OnProgress, silent
 from elmokit.show.exhibit import Cell, Exhibit, layer_name
@@ -177,7 +177,7 @@ def corpus_neighbours(
             place = context.places[int(row.argmax())]
             _keep(near, Near(float(row.max()), MarkedSentence(context.tokens, place, place + 1)), most)
     if not compared:
-        raise UserError(f"{listed(sources)}: expected text with words to compare, found none")
+        raise UserError(f"{listed_paths(sources)}: expected text with words to compare, found none")
     return Neighbours(query, static, chosen, tuple(map(tuple, best)), compared)
 
 
