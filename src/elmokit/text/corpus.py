@@ -189,7 +189,9 @@ def open_table(
     *,
     texts: int = 1,
     labelled: bool = False,
+    can_skip: bool = True,
 ) -> TableReader:
+    """The options are those of `TableReader`."""
     format = table_format(path, columns)
     if format is None:
         what = "standard input" if str(path) == "-" else f"{path}"
@@ -197,8 +199,9 @@ def open_table(
             f"{what}: columns are read from tables ({', '.join(TABLES)}, also compressed): say which kind it is "
             f"by --format csv, tsv or jsonl"
         )
+    lines = _EscapedLines(path, on_bad_line)
     return TableReader(
-        _EscapedLines(path, on_bad_line), format, on_bad_line, columns, texts=texts, labelled=labelled
+        lines, format, on_bad_line, columns, texts=texts, labelled=labelled, can_skip=can_skip and not labelled
     )
 
 

@@ -49,6 +49,7 @@ class TableReader:
                   or with wrong quotation marks: "refuse" or, with "skip", left out; see `skipped`
     texts         how many texts a row has
     labelled      its label is read, too
+    can_skip      whoever is told of a bad row can ask for on_bad_line="skip"
     """
 
     def __init__(
@@ -60,11 +61,13 @@ class TableReader:
         *,
         texts: int = 1,
         labelled: bool = False,
+        can_skip: bool = True,
     ) -> None:
         self.lines, self.format, self.on_bad_line = lines, format, on_bad_line
         self.path = lines.path
         self.skipped: list[int] = []
         self._asked, self._texts, self._labelled = asked or Columns(), texts, labelled
+        self._can_skip = can_skip
         self._rows: Iterator[Record] | None = None
         self._layout: Layout | None = None
 
@@ -151,10 +154,8 @@ class TableReader:
             return Row(number, tuple(_SURROGATE.sub("\ufffd", part) for part in text), label, raw.line)
         if self.on_bad_line != "skip":
             also = "|replace" if fault == "not valid UTF-8" else ""
-            raise UserError(
-                f"{self.path}, row {number} (line {raw.line}): {fault}. Mend the row, or leave such rows out "
-                f"(--on-bad-line skip{also})"
-            )
+            skip = f"leave such rows out (--on-bad-line skip{also})" if self._can_skip else "remove it"
+            raise UserError(f"{self.path}, row {number} (line {raw.line}): {fault}. Mend the row, or {skip}")
         self.skipped.append(number)
         return None
 
