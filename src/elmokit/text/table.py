@@ -176,7 +176,8 @@ class TableReader:
         labels = "" if layout.label is None else f", labels from {layout.name(layout.label)}"
         kind = "header" if layout.header else "no header"
         shape = "JSON lines" if self.format == "jsonl" else f"{kind}, {counted(len(layout.names), 'column')}"
-        said = f"{self.path.name}: {shape}; text from {texts}{labels}"
+        name = "standard input" if str(self.path) == "-" else self.path.name
+        said = f"{name}: {shape}; text from {texts}{labels}"
         if self.format == "tsv" and any(_looks_quoted(row, layout.text) for row in rows):
             said += " (cells that look quoted are taken as they are: --format csv removes the quotation marks)"
         return said
