@@ -25,6 +25,7 @@ from elmokit.cli.probe import probe
 from elmokit.cli.report import report
 from elmokit.cli.score import score
 from elmokit.cli.shared.help import Command, Group
+from elmokit.cli.shared.notices import show_notices
 from elmokit.cli.similar import similar
 from elmokit.cli.study import study
 from elmokit.cli.task import task
@@ -63,7 +64,7 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    pass
+    show_notices()
 
 
 def main() -> None:

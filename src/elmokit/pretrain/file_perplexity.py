@@ -48,7 +48,7 @@ def perplexity_of_files(
 
     found = perplexity(checkpoint, islice(text, limit), state=state, report=report)
     if text.skipped:
-        message = f"skipped {text.skipped:,} lines that are not UTF-8"
+        message = f"skipped {text.skipped:,} lines that cannot be read"
         on_progress(TrainingProgress.at("measuring", 1.0, tokens=found.predictions, message=message))
     return found
 

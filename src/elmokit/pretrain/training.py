@@ -114,7 +114,7 @@ class Training:
             overwrite=(self.out / CORPUS).exists(),
         )
         if last.skipped:
-            message = f"skipped {last.skipped:,} lines that are not UTF-8"
+            message = f"skipped {last.skipped:,} lines that cannot be read"
             self.on_progress(TrainingProgress.at("reading", 1.0, tokens=last.tokens, message=message))
         return corpus
 

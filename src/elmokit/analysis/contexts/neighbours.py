@@ -23,6 +23,7 @@ from elmokit.formats.word_vectors import read_word_vectors
 from elmokit.progress import OnProgress, silent
 from elmokit.show.exhibit import Cell, Exhibit, layer_name
 from elmokit.show.figures import COLOURS, MARKERS, legend_below, plain
+from elmokit.text.columns import Column, Columns, Format, asked_columns
 from elmokit.text.corpus import BadLine
 
 
@@ -109,6 +110,9 @@ def neighbours(
     limit: int | None = None,
     tokenizer: str | None = None,
     on_bad_line: BadLine = "refuse",
+    text_column: Column | None = None,
+    header: bool | None = None,
+    table_format: Format | None = None,
     on_progress: OnProgress = silent,
 ) -> Neighbours:
     """The contexts nearest to the [marked] word's: of a corpus, or of an index that was built from one.
@@ -140,6 +144,7 @@ def neighbours(
         split=split,
         limit=limit,
         on_bad_line=on_bad_line,
+        columns=asked_columns(text_column, None, header, table_format),
         on_progress=on_progress,
     )
 
@@ -155,6 +160,7 @@ def corpus_neighbours(
     split: bool = False,
     limit: int | None = None,
     on_bad_line: BadLine = "refuse",
+    columns: Columns | None = None,
     on_progress: OnProgress = silent,
 ) -> Neighbours:
     """Every word of a corpus is embedded and compared; only the nearest are kept. For more than one question
@@ -166,7 +172,14 @@ def corpus_neighbours(
     best: list[list[Near]] = [[] for _ in chosen]
     compared = 0
     contexts = read_contexts(
-        elmo, sources, chosen, split=split, limit=limit, on_bad_line=on_bad_line, on_progress=on_progress
+        elmo,
+        sources,
+        chosen,
+        split=split,
+        limit=limit,
+        on_bad_line=on_bad_line,
+        columns=columns,
+        on_progress=on_progress,
     )
     for context in contexts:
         compared += len(context.places)
