@@ -19,13 +19,13 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, NamedTuple, cast
+from typing import Any, BinaryIO, cast
 
 from elmokit.errors import UserError, listed
 from elmokit.text.columns import Columns, Format
+from elmokit.text.records import BadLine as BadLine
+from elmokit.text.records import Line as Line
 from elmokit.text.table import Row, TableReader
-
-BadLine = Literal["refuse", "skip", "replace"]
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 TABLES: dict[str, Format] = {
@@ -37,11 +37,6 @@ TEXT = (".txt", ".text", ".tokens", "")
 _SHARD = re.compile(r"-\d+-of-\d+$")  # news.en-00001-of-00100: the One Billion Word Benchmark has no other suffix
 _FIRST_BLOCK = 4096
 _CONTROLS = re.compile("[\0-\x08\x0e-\x1a\x7f\ufffd]")  # what text hardly has and other files are full of
-
-
-class Line(NamedTuple):
-    number: int  # from 1
-    text: str
 
 
 class LineReader:

@@ -10,17 +10,20 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Literal, NamedTuple
 
 from elmokit.errors import clipped
 from elmokit.text.columns import Cells, Format
 
-if TYPE_CHECKING:
-    from elmokit.text.corpus import Line
-
+BadLine = Literal["refuse", "skip", "replace"]
 MOST_CHARACTERS = 1 << 24  # of a cell
 ESCAPED = re.compile("[\udc80-\udcff]")  # what "surrogateescape" makes of bytes that are not UTF-8
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
+
+
+class Line(NamedTuple):
+    number: int  # from 1
+    text: str
 
 
 class Record(NamedTuple):

@@ -14,14 +14,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from elmokit.errors import UserError, clipped, listed
 from elmokit.text.columns import Cells, Columns, Format, Key, Layout, cell, lay_out
-from elmokit.text.records import ESCAPED, QUOTED, Record, parse
-
-if TYPE_CHECKING:
-    from elmokit.text.corpus import BadLine, LineReader
+from elmokit.text.records import ESCAPED, QUOTED, BadLine, Line, Record, parse
 
 MOST_LABELS = 20  # that may all be different
 LOOKED_AT = 20  # rows below the first, to see what the columns hold
@@ -41,6 +38,20 @@ class Row(NamedTuple):
         return self.texts[0]
 
 
+class Lines(Protocol):
+    """A file that is being read: `corpus.LineReader` is one."""
+
+    path: Path
+
+    def __iter__(self) -> Iterator[Line]: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def fraction(self) -> float | None: ...
+
+
 class TableReader:
     """Iterate over it for the rows of a table.
 
@@ -54,7 +65,7 @@ class TableReader:
 
     def __init__(
         self,
-        lines: LineReader,
+        lines: Lines,
         format: Format,
         on_bad_line: BadLine = "refuse",
         asked: Columns | None = None,
@@ -72,7 +83,6 @@ class TableReader:
         self._layout: Layout | None = None
 
     def __enter__(self) -> TableReader:
-        self.lines.__enter__()
         return self
 
     def __exit__(
