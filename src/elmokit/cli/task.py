@@ -40,7 +40,13 @@ task = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A task: `elmo task list` shows them.")]
+Name = Annotated[
+    str,
+    typer.Argument(metavar="TASK", help="A task of `elmo task list`, or your own: package.module:Class."),
+]
+Own = Annotated[
+    str | None, typer.Option("--task", metavar="MODULE:CLASS", help="The class of a task of your own: it is run.")
+]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="OUT of `elmo task train`, or OUT/best.")]
 Cache = Annotated[
     Path | None,
@@ -50,14 +56,17 @@ Cache = Annotated[
 
 @task.command("list", cls=Command)
 def list_tasks() -> None:
-    """The tasks, and the papers that their models are from."""
+    """The tasks, and the papers that their models are from; with those that other packages bring along.
+
+    Example: `elmo task list`
+    """
     from rich.console import Console
     from rich.table import Table
 
-    from elmokit.tasks import TASKS, task_class
+    from elmokit.tasks import known_tasks, task_class
 
     table = Table("task", "what", "measured by", box=None)
-    for name in TASKS:
+    for name in known_tasks():
         kind = task_class(name)
         table.add_row(name, kind.summary, kind.metric)
     Console().print(table)
@@ -123,6 +132,8 @@ def train(
     `elmo task train sentiment --train train.csv --dev dev.csv --text-column review --label-column stars -o stars`
 
     `elmo task train entailment --train snli.jsonl --dev dev.jsonl -m my-elmo --place both -o nli`
+
+    `elmo task train questions:Questions --train train.tsv --dev dev.tsv -o questions` (a task of your own)
     """
     use_threads(threads)
     from elmokit.tasks.train import train_task
@@ -202,6 +213,7 @@ def evaluate(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Labelled examples in the task's own format.")],
     *,
     by_label: Annotated[bool, typer.Option("--by-label", help="Also a row per label.")] = False,
+    task: Own = None,
     predictions: Annotated[
         Path | None,
         typer.Option(
@@ -226,7 +238,7 @@ def evaluate(
     use_threads(threads)
     from elmokit.tasks.model import TaskModel
 
-    trained = TaskModel.load(run)
+    trained = TaskModel.load(run, task=task)
     scores, ceilings, rows, unseen = trained.evaluate(
         file,
         predictions=predictions,
@@ -281,6 +293,7 @@ def predict(
     header: Header = None,
     table_format: TableFormat = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object per line.")] = False,
+    task: Own = None,
     tokenizer: Annotated[str, typer.Option(help="words, whitespace (the text is tokenized) or korean.")] = "words",
     threads: Threads = None,
 ) -> None:
@@ -303,7 +316,7 @@ def predict(
     from elmokit.text.corpus import table_format as format_of
     from elmokit.text.tokens import make_tokenizer
 
-    trained, tokenize = TaskModel.load(run), make_tokenizer(tokenizer).tokens
+    trained, tokenize = TaskModel.load(run, task=task), make_tokenizer(tokenizer).tokens
     if context is not None:
         _answer(trained, context, question or [], file, tokenize, as_json)
         return

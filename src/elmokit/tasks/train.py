@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from elmokit.config import dump
 from elmokit.embed.embedder import Elmo
@@ -16,11 +17,12 @@ from elmokit.tasks.model import TaskModel
 from elmokit.tasks.prepare import read_data, settings_of, word_table
 from elmokit.tasks.progress import OnTaskProgress, TaskProgress
 from elmokit.tasks.run import TaskRun
+from elmokit.tasks.task import Task
 from elmokit.text.columns import Column, Format, asked_columns
 
 
 def train_task(
-    task: str,
+    task: str | type[Task[Any]],
     *,
     train: str | Path,
     dev: str | Path,
@@ -47,7 +49,7 @@ def train_task(
 ) -> TaskModel:
     """Train a task's model in the folder `out`; its best epoch is returned. The same call resumes a run.
 
-    task           ner, srl, squad, ...: `elmokit.tasks.TASKS` has them all.
+    task           ner, srl, squad, ... (`elmokit.tasks.TASKS`), a class of your own, or "package.module:Class".
     train, dev     files in the task's own format; the best epoch is chosen on dev.
     elmo           a model as for `Elmo.from_pretrained`; None is the baseline.
     place          where ELMo enters the task's RNN: "input", "output" or "both".
