@@ -16,6 +16,7 @@ from elmokit.analysis.probes.pairs import correct_answers, probe_pairs, read_pai
 from elmokit.analysis.probes.tagging import Tagged, majority_accuracy, probe_tags, read_tagged
 from elmokit.analysis.sample import sample
 from elmokit.embed.arrays import token_vectors
+from elmokit.text.columns import Columns
 from helpers.senses import Neighbours, write
 
 CONLLU = """# sent_id = 1
@@ -152,10 +153,10 @@ def test_text_probe(tmp_path):
     ("text", "message"),
     [
         ("", "found none"),
-        ("id\tdocument\tlabel\n", "found none"),
-        ("id\tdocuments\tlabel\n1\ta\t0\n", "no column 'document' .*did you mean 'documents'"),
-        ("id\tdocument\tlabel\n1\ta b\n", "line 2: expected 3 columns, as in the header, found 2"),
-        ("id\tdocument\tlabel\n1\ta\t\n", "line 2: expected a label"),
+        ("id\tdocument\tlabel\n", "found no rows"),
+        ("id\tdocuments\tlabel\n1\ta\t0\n", "not obvious: give it by --text-column .*'documents'"),
+        ("id\tdocument\tlabel\n1\ta b\n", r"row 1 \(line 2\): expected 3 columns, as in the header, found 2"),
+        ("id\tdocument\tlabel\n1\ta\t\n", r"expected a label in 'label', found none in row 1 \(line 2\)"),
     ],
 )
 def test_texts_that_cannot_be_read(tmp_path, text, message):
@@ -165,7 +166,7 @@ def test_texts_that_cannot_be_read(tmp_path, text, message):
 
 def test_texts_by_other_columns_and_empty_ones(tmp_path):
     path = write(tmp_path / "a", 'class\tsentence\nx\t"a\ny\t\n')
-    assert read_labelled(path, "sentence", "class") == [('"a', "x"), ("", "y")]
+    assert read_labelled(path, Columns(("sentence",), "class")) == [('"a', "x"), ("", "y")]
     assert probe_text(Neighbours(), path, path, text_column="sentence", label_column="class").classes == 2
 
 

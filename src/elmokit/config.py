@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elmokit.errors import UserError
+from elmokit.errors import UserError, clipped, listed
 from elmokit.regular import read_regular
 
 if sys.version_info >= (3, 11):
@@ -37,11 +37,11 @@ def suggest(name: str, known: Iterable[str]) -> str:
     """The tail of an error about an unknown name: the nearest known ones, or all of them."""
     names = sorted(known)
     if len(name) > LONGEST_SHOWN:  # no misspelling, and to compare it could take for ever
-        return "known: " + (", ".join(names) or "none")
+        return "known: " + (listed(names, 30) or "none")
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
     if near:
-        return "did you mean " + " or ".join(repr(n) for n in near) + "?"
-    return "known: " + (", ".join(names) or "none")
+        return "did you mean " + " or ".join(repr(clipped(n)) for n in near) + "?"
+    return "known: " + (listed(names, 30) or "none")
 
 
 def shown(value: Any) -> str:
@@ -254,4 +254,4 @@ def _tuple(hints: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
 
 
 def _listing(names: Iterable[Any]) -> str:
-    return ", ".join(repr(name) for name in names)
+    return listed(map(repr, names), 30)

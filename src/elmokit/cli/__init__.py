@@ -26,6 +26,7 @@ from elmokit.cli.probe import probe
 from elmokit.cli.report import report
 from elmokit.cli.score import score
 from elmokit.cli.shared.help import Command, Group
+from elmokit.cli.shared.notices import show_notices
 from elmokit.cli.similar import similar
 from elmokit.cli.study import study
 from elmokit.cli.task import task
@@ -69,6 +70,7 @@ def _root(
 ) -> None:
     if longest_line is not None:
         os.environ["ELMO_LONGEST_LINE"] = str(longest_line)  # as text/corpus.py reads it
+    show_notices()
 
 
 def main() -> None:

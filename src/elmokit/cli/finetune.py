@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmokit.cli.shared.options import DEFAULT_MODEL, Model, Threads, check_texts, given_by_hand, use_threads
+from elmokit.cli.shared.options import (
+    DEFAULT_MODEL,
+    Header,
+    Model,
+    TableFormat,
+    TextColumn,
+    Threads,
+    check_texts,
+    given_by_hand,
+    use_threads,
+)
 from elmokit.cli.shared.training import (
     BadLines,
     CheckpointMinutes,
@@ -57,6 +67,9 @@ def finetune(
     evaluations: Evaluations = None,
     split: SplitOrAuto = None,
     on_bad_line: BadLines = None,
+    text_column: TextColumn = None,
+    header: Header = None,
+    table_format: TableFormat = None,
     workers: Workers = 1,
     threads: Threads = None,
     checkpoint_minutes: CheckpointMinutes = None,
@@ -101,6 +114,9 @@ def finetune(
             evaluations=evaluations,
             sentences=sentences_of(split),
             on_bad_line=on_bad_line,
+            text_column=text_column,
+            header=header,
+            table_format=table_format,
             checkpoint_minutes=checkpoint_minutes,
             workers=workers,
             resume=resume,

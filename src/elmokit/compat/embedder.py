@@ -18,7 +18,7 @@ from elmokit.atomic import replacing
 from elmokit.compat.elmo_bilm import ElmoBiLm
 from elmokit.compat.indexer import ELMoTokenCharactersIndexer, ids_of
 from elmokit.compat.published import default_pair
-from elmokit.errors import UserError
+from elmokit.errors import UserError, listed
 from elmokit.hdf5 import new_hdf5
 from elmokit.model.elmo import without_boundaries
 
@@ -99,7 +99,7 @@ class ElmoEmbedder:
             sentences = [line.strip() for line in lines]
         blank = [str(number) for number, sentence in enumerate(sentences, 1) if not sentence]
         if blank:
-            raise UserError(f"expected a sentence per line, found empty lines ({', '.join(blank)}): remove them")
+            raise UserError(f"expected a sentence per line, found empty lines ({listed(blank)}): remove them")
         if use_sentence_keys and len(set(sentences)) < len(sentences):
             raise UserError("sentences that are keys must differ, found repeated ones: use line numbers")
         keys = sentences if use_sentence_keys else [str(number) for number in range(len(sentences))]

@@ -19,7 +19,7 @@ from torch.nn.functional import pad
 
 from elmokit.checkpoint import Checkpoint, check_tensors
 from elmokit.config import build, check_size, read_json, shown
-from elmokit.errors import UserError
+from elmokit.errors import UserError, listed
 from elmokit.formats.torch_file import read_tensors
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
@@ -144,7 +144,7 @@ def _second_config(folder: Path, table: dict[str, Any]) -> Path:
     if not isinstance(named, str) or not named:
         raise UserError(
             f"{folder / CONFIG}: expected a key 'config_path' (or the tables 'encoder' and 'token_embedder'), "
-            f"found {', '.join(map(repr, table)) or 'no keys'}"
+            f"found {listed(map(repr, table)) or 'no keys'}"
         )
     name = re.split(r"[\\/]", named)[-1]
     # An absolute path is of another machine: no business of ours, even where such a file happens to exist.

@@ -16,7 +16,8 @@ from elmokit.model.language_head import LanguageHead
 from elmokit.pretrain.adaptation import words_before
 from elmokit.pretrain.perplexity import Perplexity, perplexity
 from elmokit.pretrain.progress import OnTrainingProgress, TrainingProgress
-from elmokit.text.corpus import read_lines
+from elmokit.text.columns import Columns
+from elmokit.text.corpus import expand_sources, open_table, read_lines, table_format
 from elmokit.text.tokens import TokenizerConfig, make_tokenizer
 from elmokit.text.vocabulary import UNKNOWN, Vocabulary
 
@@ -82,7 +83,23 @@ def _words(model: Checkpoint) -> Vocabulary:
     return model.vocabulary
 
 
-def first_sentences(sources: Sequence[str | Path], tokenizer: TokenizerConfig, most: int) -> list[Tokens]:
+def check_sources(sources: Sequence[str | Path], columns: Columns | None = None) -> None:
+    """They are there, and those that are tables have the columns."""
+    for path in expand_sources(sources):
+        if table_format(path) is not None:
+            with open_table(path, columns=columns) as table:
+                table.identity()
+
+
+def first_sentences(
+    sources: Sequence[str | Path], tokenizer: TokenizerConfig, most: int, columns: Columns | None = None
+) -> list[Tokens]:
+    """columns   of those sources that are tables."""
     splitter = make_tokenizer(tokenizer)
-    sentences = (sentence for line in read_lines(sources) for sentence in splitter.sentences(line.text))
+    texts = (
+        line.text
+        for path in expand_sources(sources)
+        for line in read_lines([path], columns=columns if table_format(path) else None)
+    )
+    sentences = (sentence for text in texts for sentence in splitter.sentences(text))
     return [splitter.tokens(sentence) for sentence in islice(sentences, most)]

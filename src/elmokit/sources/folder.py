@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from elmokit.checkpoint import CONFIG, Checkpoint, is_checkpoint
-from elmokit.errors import UserError
+from elmokit.errors import UserError, listed_paths
 
 Kind = Literal["elmokit", "bilm", "many-langs"]  # ours; bilm-tf's and AllenNLP's; ELMoForManyLangs'
 RUN, CORPUS, RUN_MODEL = "run.json", "corpus", "model"  # of a pretraining run, as pretrain/ writes them
@@ -28,7 +28,7 @@ def find_pair(folder: Path) -> tuple[Path, Path] | None:
     if not options or not weights:
         return None
     if len(options) > 1 or len(weights) > 1:
-        names = ", ".join(path.name for path in [*options, *weights])
+        names = listed_paths(path.name for path in [*options, *weights])
         raise UserError(f"{folder}: expected one options file and one weights file, found {names}: name the pair")
     return options[0], weights[0]
 

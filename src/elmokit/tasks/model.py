@@ -31,7 +31,9 @@ from elmokit.tasks import TASKS, task_of_folder
 from elmokit.tasks.batches import batches
 from elmokit.tasks.inputs import InputConfig, Padded, TokenInputs, WordTable, present_tensor_names
 from elmokit.tasks.layer_cache import LayerCache, computed_layers
+from elmokit.tasks.prepare import read_examples
 from elmokit.tasks.task import Batch, Network, Task
+from elmokit.text.columns import Column, Format, asked_columns
 from elmokit.text.tokens import make_tokenizer
 
 TASK, WEIGHTS, WORDS, ELMO = "task.json", "model.safetensors", "words.txt", "elmo"
@@ -127,12 +129,24 @@ class TaskModel:
                 examples.append(self.task.example(_joined(item, where), str.split, where))
         return examples
 
-    def evaluate(self, file: str | Path, *, predictions: str | Path | None = None) -> Evaluation:
+    def evaluate(
+        self,
+        file: str | Path,
+        *,
+        predictions: str | Path | None = None,
+        text_column: Column | Sequence[Column] | None = None,
+        label_column: Column | None = None,
+        header: bool | None = None,
+        table_format: Format | None = None,
+    ) -> Evaluation:
         """The scores on a file of labelled examples.
 
         predictions    a file to write the predictions to, as the task's official scorer reads them.
+        text_column    and so on: of a table, as of `train_task`.
         """
-        task, examples = self.task, self.task.measured_examples(self.task.read(Path(file)))
+        columns = asked_columns(text_column, label_column, header, table_format)
+        task = self.task
+        examples = task.measured_examples(read_examples(type(task), Path(file), columns))
         try:
             task.check(examples)
             unseen = None

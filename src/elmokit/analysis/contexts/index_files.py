@@ -27,7 +27,7 @@ from elmokit.analysis.contexts.corpus import Context
 from elmokit.atomic import replacing_folder
 from elmokit.checkpoint import config_digest
 from elmokit.config import build, dump, read_json, shown
-from elmokit.errors import UserError
+from elmokit.errors import UserError, listed_paths
 from elmokit.progress import OnProgress, Progress, silent
 from elmokit.text.tokens import TokenizerConfig
 
@@ -113,7 +113,7 @@ def write_index(
                 file.write(line.encode("utf-8", "backslashreplace"))
         writer.flush()
         if not writer.vectors:
-            raise UserError(f"{', '.join(facts.sources)}: expected text with words to index, found none")
+            raise UserError(f"{listed_paths(facts.sources)}: expected text with words to index, found none")
         partitions = 0 if writer.vectors < exact_below else -(-writer.vectors // PARTITION)
         if partitions:
             _partition(writer.table, facts.which_layers, facts.width, partitions, on_progress)

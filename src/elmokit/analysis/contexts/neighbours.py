@@ -18,10 +18,11 @@ from elmokit.analysis.contexts.index import ContextIndex, open_index
 from elmokit.analysis.contexts.marked import MarkedSentence, Near, read_marked, word_vectors
 from elmokit.analysis.model import Model, open_model
 from elmokit.embed.embedder import Elmo
-from elmokit.errors import UserError
+from elmokit.errors import UserError, listed_paths
 from elmokit.formats.word_vectors import read_word_vectors
 from elmokit.progress import OnProgress, silent
 from elmokit.show.exhibit import Cell, Exhibit, layer_name
+from elmokit.text.columns import Column, Columns, Format, asked_columns
 from elmokit.text.corpus import BadLine
 
 
@@ -92,6 +93,9 @@ def neighbours(
     limit: int | None = None,
     tokenizer: str | None = None,
     on_bad_line: BadLine = "refuse",
+    text_column: Column | None = None,
+    header: bool | None = None,
+    table_format: Format | None = None,
     on_progress: OnProgress = silent,
 ) -> Neighbours:
     """The contexts nearest to the [marked] word's: of a corpus, or of an index that was built from one.
@@ -123,6 +127,7 @@ def neighbours(
         split=split,
         limit=limit,
         on_bad_line=on_bad_line,
+        columns=asked_columns(text_column, None, header, table_format),
         on_progress=on_progress,
     )
 
@@ -138,6 +143,7 @@ def corpus_neighbours(
     split: bool = False,
     limit: int | None = None,
     on_bad_line: BadLine = "refuse",
+    columns: Columns | None = None,
     on_progress: OnProgress = silent,
 ) -> Neighbours:
     """Every word of a corpus is embedded and compared; only the nearest are kept. For more than one question
@@ -149,7 +155,14 @@ def corpus_neighbours(
     best: list[list[Near]] = [[] for _ in chosen]
     compared = 0
     contexts = read_contexts(
-        elmo, sources, chosen, split=split, limit=limit, on_bad_line=on_bad_line, on_progress=on_progress
+        elmo,
+        sources,
+        chosen,
+        split=split,
+        limit=limit,
+        on_bad_line=on_bad_line,
+        columns=columns,
+        on_progress=on_progress,
     )
     for context in contexts:
         compared += len(context.places)
@@ -160,7 +173,7 @@ def corpus_neighbours(
             place = context.places[int(row.argmax())]
             _keep(near, Near(float(row.max()), MarkedSentence(context.tokens, place, place + 1)), most)
     if not compared:
-        raise UserError(f"{', '.join(map(str, sources))}: expected text with words to compare, found none")
+        raise UserError(f"{listed_paths(sources)}: expected text with words to compare, found none")
     return Neighbours(query, static, chosen, tuple(map(tuple, best)), compared)
 
 
