@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from elmokit.cli.shared.bars import live_bar
 from elmokit.cli.shared.signals import interrupt, stoppable
+from elmokit.progress import live_bar
 
 if TYPE_CHECKING:
     import rich.progress
