@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 from dataclasses import replace
@@ -145,12 +146,12 @@ def test_the_pattern_of_table_5(f1, first, pattern, beside):
 def test_texts_and_pairs():
     text = TextProbeResult((0.7, 0.8), 0.9, 0.5, 2, 10, 20, 1.0, 3).exhibit()
     assert [row[1] for row in text.rows] == [70, 80, 90, 50]
-    words = (PairScore("배", (0.5, 1.0), 0.75, 6),)
+    words = (PairScore("배", (0.5, 1.0), 0.75, 6, (0.0, 0.2), 0.1, ("ship", "pear")),)
     pairs = PairsProbeResult((0.5, 1.0), 0.75, (0.5, 1.0), 1.0, 6, words).exhibit()
-    assert pairs.rows[-1] == ("배", 50, 100, 75)  # after the totals
-    assert pairs.rows[1] == ("words told apart", 50, 100, 100)
-    assert "above it at layer 1." in pairs.notes[1]
-    assert "at no layer" in PairsProbeResult((0.5, 0.4), 0.4, (0.5, 0.0), 0.0, 6, words).exhibit().notes[1]
+    assert pairs.rows[-1] == ("배", "ship / pear", 50, 100, 75)  # after the totals
+    assert pairs.rows[1] == ("words told apart", "", 50, 100, 100)
+    assert "above it at layer 1." in pairs.notes[2]
+    assert "at no layer" in PairsProbeResult((0.5, 0.4), 0.4, (0.5, 0.0), 0.0, 6, words).exhibit().notes[2]
     assert text.svg()
     assert pairs.svg()
 
@@ -168,3 +169,14 @@ def test_a_probe_saves_its_exhibit(elmo_command, model_folder, tmp_path):
     _, out, _ = elmo_command(*arguments)
     assert f"{100 * facts['by_layer'][2]:.2f}" in out
     assert "seed 0" in out
+
+
+def test_of_a_long_table_people_see_both_ends_and_files_have_all():
+    rows = tuple((f"word {i}", float(i)) for i in range(10))
+    exhibit = Exhibit("words", "Words", ("word", "share (%)"), rows, ends=2)
+    shown = exhibit.columns_shown()
+    assert shown[0].cells == ["word 0", "word 1", "... 6 more ...", "word 8", "word 9"]
+    assert shown[1].cells == ["0.00", "1.00", "", "8.00", "9.00"]
+    assert exhibit.csv().count("\n") == 11
+    assert len(exhibit.facts()["rows"]) == 10
+    assert dataclasses.replace(exhibit, rows=rows[:5]).rows_shown() == rows[:5]  # none is hidden for its own name

@@ -38,6 +38,7 @@ class Exhibit:
     paper    what it is in the paper, such as "Table 6".
     digits   decimals of the numbers that are shown; files have them all.
     brief    the columns that a terminal has room for; by default all.
+    ends     above 0, people see so many rows at the beginning and at the end; files have them all.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Exhibit:
     paper: str = ""
     digits: int = 2
     brief: tuple[str, ...] = ()
+    ends: int = 0
 
     def __post_init__(self) -> None:
         # Whoever makes an exhibit is wrong here, not a user.
@@ -68,11 +70,20 @@ class Exhibit:
             return f"{cell:.{self.digits}f}"
         return cell if isinstance(cell, str) else f"{cell:,}"
 
+    def rows_shown(self) -> tuple[tuple[Cell, ...], ...]:
+        """All, or those at both ends with the number of the others between them."""
+        others = len(self.rows) - 2 * self.ends
+        if not self.ends or others < 2:
+            return self.rows
+        between = (f"... {others:,} more ...", *[None] * (len(self.columns) - 1))
+        return (*self.rows[: self.ends], between, *self.rows[-self.ends :])
+
     def columns_shown(self, brief: bool = False) -> list[Shown]:
         """As people read it: deviations joined to what they are of."""
         shown: list[Shown] = []
+        rows = self.rows_shown()
         for number, name in enumerate(self.columns):
-            cells = [row[number] for row in self.rows]
+            cells = [row[number] for row in rows]
             if name.startswith("±") and shown:
                 joined = [f"{a} ± {b}" if b else a for a, b in zip(shown[-1].cells, map(self.shown, cells))]
                 shown[-1] = shown[-1]._replace(cells=joined)

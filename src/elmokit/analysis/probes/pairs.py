@@ -34,6 +34,7 @@ from elmokit.show.figures import draw_bars
 from elmokit.text.corpus import LineReader
 
 LIKE = 1e-6  # mean cosines that differ by less are equal
+ENDS = 8  # of the best words, and somewhat more of the worst, that people see
 
 
 class SensePair(NamedTuple):
@@ -81,9 +82,10 @@ class PairsProbeResult:
             columns=("word", "senses", *(f"{name} (%)" for name in names)),
             brief=("word", *(f"{name} (%)" for name in names)),
             rows=tuple(rows),
+            ends=ENDS + len(totals),
             notes=(
                 f"{len(self.words):,} words, {self.questions:,} contexts; nothing is random",
-                "Sorted by the mean of the layers: the words that it tells apart best come first, the worst last.",
+                "Sorted by the mean of the layers, the best words first, the worst last; --save writes all.",
                 "50 is chance, and what layer 0, which sees the word alone, has by construction. Contexts are "
                 + (
                     f"above it at layer {', '.join(above)}."
