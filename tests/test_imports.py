@@ -18,6 +18,7 @@ ORDER = [
     "progress",
     "data",
     "config",
+    "lock",
     "atomic",
     "hdf5",
     "text",
