@@ -291,7 +291,7 @@ def test_restart_under_a_running_job_is_refused(tmp_path, text, monkeypatch, suf
     def append_and_restart(scratch, record):
         append(scratch, record)
         if scratch.sentences == 30:
-            with pytest.raises(UserError, match="another process is writing to .*partial"):
+            with pytest.raises(UserError, match=r"another process is writing to .*partial"):
                 run(text, output, restart=True)
             refused.append(scratch.sentences)
 
@@ -332,7 +332,7 @@ def test_scratch_files_that_were_changed_under_a_job_are_not_written_as_its_outp
 
     check = Scratch.check
     monkeypatch.setattr(Scratch, "check", removed)
-    with pytest.raises(UserError, match="vectors.bin: .* bytes were written, found 0: begin again with --restart"):
+    with pytest.raises(UserError, match=r"vectors.bin: .* bytes were written, found 0: begin again with --restart"):
         run(text, output)
     assert not output.exists()
 
