@@ -53,7 +53,7 @@ def test_finetuning_keeps_a_softmax_of_another_width(elmo_command):
     Path("domain.txt").write_text(made_up_text(60, seed=9).replace("the", "qoph"))
     own = ["--new-words", "5", "--held-out", "0.1", "--set", "train.rows=8"]
     measuring = ["--evaluations", "2", "--held-out-sentences", "3"]
-    code, _, err = elmo_command("finetune", "base/model", "domain.txt", "--out", "tuned", *own, *measuring)
+    code, _, err = elmo_command("finetune", "-m", "base/model", "domain.txt", "--out", "tuned", *own, *measuring)
     assert code == 0, err
     before, after = Checkpoint.load("tuned/start"), Checkpoint.load("tuned/model")
     assert "qoph" in after.vocabulary
@@ -62,11 +62,11 @@ def test_finetuning_keeps_a_softmax_of_another_width(elmo_command):
     assert not torch.equal(after.head.projection_weight, before.head.projection_weight)
     assert sum("perplexity" in row for row in read_metrics(Path("tuned"))) == 2
     other = ["--set", "train.softmax_width=7"]
-    code, _, err = elmo_command("finetune", "base/model", "domain.txt", "--out", "other", *own, *other)
+    code, _, err = elmo_command("finetune", "-m", "base/model", "domain.txt", "--out", "other", *own, *other)
     assert code == 1
     assert "expected the model's own, 5, or 0, found 7" in err
     assert not Path("other").exists()
-    assert elmo_command("finetune", "base/model", "domain.txt", "--out", "same", *own, *wide)[0] == 0
+    assert elmo_command("finetune", "-m", "base/model", "domain.txt", "--out", "same", *own, *wide)[0] == 0
 
 
 @pytest.mark.slow
@@ -76,7 +76,18 @@ def test_finetuning_learns_a_domain(elmo_command):
     Path("domain.txt").write_text("\n".join("zeta " + line.replace("the", "qoph") for line in lines) + "\n")
     assert elmo_command("pretrain", "general.txt", "--out", "base", "--tokens", "3000", *OPTIONS)[0] == 0
     code, out, err = elmo_command(
-        *("finetune", "base/model", "domain.txt", "--out", "tuned", "--general", "general.txt", "--epochs", "4"),
+        *(
+            "finetune",
+            "-m",
+            "base/model",
+            "domain.txt",
+            "--out",
+            "tuned",
+            "--general",
+            "general.txt",
+            "--epochs",
+            "4",
+        ),
         *("--new-words", "5", "--held-out", "0.1", "--set", "train.rows=8", "--set", "train.min_count=2"),
         *("--set", "optimizer.learning_rate=0.01"),
     )
@@ -113,8 +124,8 @@ def test_pretraining_over_given_vectors_keeps_them(elmo_command):
     ("arguments", "message"),
     [
         ("finetune --out new", "expected a model and the text"),
-        ("finetune {model} text.txt --out new", "predicts no words"),
-        ("finetune {model} text.txt --out {model}", "exists already"),
+        ("finetune -m {model} text.txt --out new", "predicts no words"),
+        ("finetune -m {model} text.txt --out {model}", "exists already"),
         ("finetune --out {model} --resume", "holds no training run"),
         ("pretrain --out new", "no text given"),
         ("pretrain text.txt --out new --recipe smal", "did you mean 'small'"),

@@ -118,14 +118,14 @@ def test_signals_are_put_back_after_a_command(elmo_command, model_folder, text):
 
 def test_convert_there_and_back(elmo_command, model_folder, published_pair):
     options, weights = published_pair
-    assert elmo_command("convert", weights, "ours", "--options", options, "--weights", "float16")[0] == 0
-    assert elmo_command("convert", model_folder, "pair", "--to", "bilm")[0] == 0
+    assert elmo_command("convert", weights, "-o", "ours", "--options", options, "--weights", "float16")[0] == 0
+    assert elmo_command("convert", model_folder, "-o", "pair", "--to", "bilm")[0] == 0
     assert sorted(os.listdir("pair")) == ["options.json", "weights.hdf5"]
-    assert elmo_command("convert", "pair", "again")[0] == 0
+    assert elmo_command("convert", "pair", "-o", "again")[0] == 0
     _, out, _ = elmo_command("info", "again", "--json")
     assert json.loads(out)["spelling"] == "as published (bytes may be cut)"
-    assert elmo_command("convert", "pair", "again")[0] == 1
-    assert elmo_command("convert", "pair", "again", "--overwrite")[0] == 0
+    assert elmo_command("convert", "pair", "-o", "again")[0] == 1
+    assert elmo_command("convert", "pair", "-o", "again", "--overwrite")[0] == 0
 
 
 def test_similar(elmo_command, model_folder):
@@ -156,12 +156,12 @@ def test_similar(elmo_command, model_folder):
         ("embed text.txt -o out.h5 -m {model} --state warm", "warm_text go together"),
         ("embed text.txt -o out.h5 -m {model} --pooling sum", "--pooling"),
         ("embed text.txt -o out.h5 -m {model} --sate zero", "--state"),
-        ("embed text.txt -o out.h5", "--model"),
+        ("embed en-small -o out.h5", "give the model by -m en-small"),
         ("embed broken.txt -o out.h5 -m {model}", "line 1: not valid UTF-8"),
         ("info nowhere", "no bundled model"),
         ("info text.txt", "expected .h5"),
-        ("convert text.txt out", "by --options"),
-        ("convert {model} out --to bilm --weights float16", "float32 only"),
+        ("convert text.txt -o out", "by --options"),
+        ("convert {model} -o out --to bilm --weights float16", "float32 only"),
         ("similar [one] -m {model}", "two sentences or more"),
         ("similar [one] two -m {model}", "expected one word in [brackets], found 0"),
         ("similar [one] [] -m {model}", "hold no word"),

@@ -3,6 +3,9 @@ from __future__ import annotations
 import builtins
 import json
 import lzma
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -331,3 +334,16 @@ def test_the_commands_refuse(tmp_path, command, model_folder, corpus):
     none = command("search", tmp_path / "index", "a [play]", "-m", model_folder)
     assert isinstance(none.exception, ValueError)
     assert "not an index" in str(none.exception)
+
+
+def test_the_index_keeps_its_log_lines_to_itself():
+    """LanceDB reads the variable when it is imported, so a fresh process must see it set by then."""
+    code = (
+        "import os; from elmokit.analysis.contexts.index_files import lancedb_module; "
+        "lancedb_module(); print(os.environ['LANCEDB_LOG'])"
+    )
+    for given, expected in ((None, "error"), ("info", "info")):
+        environment = {key: value for key, value in os.environ.items() if key != "LANCEDB_LOG"}
+        environment |= {"LANCEDB_LOG": given} if given else {}
+        line = [sys.executable, "-c", code]
+        assert subprocess.run(line, env=environment, capture_output=True, text=True).stdout.strip() == expected

@@ -42,20 +42,20 @@ def elmo_command(tmp_path, monkeypatch):
 
 def test_a_text_of_unknown_words_is_remarked_on(elmo_command):
     Path("strange.txt").write_text("xyzzy plugh xyzzy\n")
-    _, out, messages = elmo_command("perplexity", "model", "strange.txt", "--json")
+    _, out, messages = elmo_command("perplexity", "-m", "model", "strange.txt", "--json")
     assert json.loads(out)["unknown"] == 1
     assert "100 % of the words are unknown" in messages
-    assert "unknown" not in elmo_command("perplexity", "model", "text.txt", "--json")[2]
+    assert "unknown" not in elmo_command("perplexity", "-m", "model", "text.txt", "--json")[2]
 
 
 @pytest.mark.parametrize("state", ["carry", "zero"])
 def test_perplexity_of_files(elmo_command, state):
     expected = perplexity(MODEL, [*TEXT, *TEXT], state=state)
-    _, out, _ = elmo_command("perplexity", "model", "text.txt", "text.txt", "--state", state, "--json")
+    _, out, _ = elmo_command("perplexity", "-m", "model", "text.txt", "text.txt", "--state", state, "--json")
     facts = json.loads(out)
     assert facts["texts"] == ["text.txt", "text.txt"]
     assert [facts[name] for name in expected._fields] == pytest.approx(list(expected))
-    code, out, _ = elmo_command("perplexity", "model", "text.txt", "text.txt", "--state", state)
+    code, out, _ = elmo_command("perplexity", "-m", "model", "text.txt", "text.txt", "--state", state)
     assert code == 0
     assert f"{expected.backward:,.2f}" in out
     assert f"{expected.predictions} predictions" in out
@@ -65,17 +65,17 @@ def test_perplexity_options(elmo_command):
     options = "--split --tokenizer words --on-bad-line skip --limit 2 --threads 1 --json".split()
     with open("paragraph.txt", "wb") as file:
         file.write(b"\xff\n\nHe sat. The bank of the river. A third.\n")
-    _, out, err = elmo_command("perplexity", "model", "paragraph.txt", *options)
+    _, out, err = elmo_command("perplexity", "-m", "model", "paragraph.txt", *options)
     facts = json.loads(out)
     assert (facts["sentences"], facts["predictions"]) == (2, 4 + 7)
-    code, _, err = elmo_command("perplexity", "model", "paragraph.txt", "--on-bad-line", "skip")
+    code, _, err = elmo_command("perplexity", "-m", "model", "paragraph.txt", "--on-bad-line", "skip")
     assert code == 0
     assert "skipped 1 lines that are not UTF-8" in err
 
 
 def test_score_prints_columns_or_json_a_sentence(elmo_command):
     expected = list(score(MODEL, [sentence.split() for sentence in SENTENCES]))
-    _, out, _ = elmo_command("score", "model", "text.txt")
+    _, out, _ = elmo_command("score", "-m", "model", "text.txt")
     blocks = out.split("\n\n")
     rows = [line.split("\t") for line in blocks[0].split("\n")]
     assert [row[0] for row in rows] == ["<S>", *TEXT[0], "</S>"]
@@ -84,7 +84,7 @@ def test_score_prints_columns_or_json_a_sentence(elmo_command):
     assert [float(row[2]) for row in rows[:-1]] == pytest.approx([s.backward for s in expected[0][:-1]], abs=1e-5)
     assert [bool(int(row[3])) for row in rows] == [s.unknown for s in expected[0]]
 
-    _, out, _ = elmo_command("score", "model", "--json", input="\n".join(SENTENCES).encode())
+    _, out, _ = elmo_command("score", "-m", "model", "--json", input="\n".join(SENTENCES).encode())
     lines = [json.loads(line) for line in out.splitlines()]
     assert [[t["token"] for t in line["tokens"]] for line in lines] == [[t.token for t in s] for s in expected]
     assert lines[1]["forward"] == pytest.approx(sum(token.forward for token in expected[1][1:]), abs=1e-4)
@@ -131,13 +131,13 @@ def test_help_has_an_example(elmo_command, command):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("perplexity model text.txt none.txt", "no file none.txt"),
-        ("perplexity bare text.txt", "predicts no words"),
-        ("perplexity model empty.txt", "found no sentence with a token"),
-        ("perplexity model text.txt --tokenizer word", "did you mean 'words'"),
-        ("score model none.txt", "no file none.txt"),
-        ("score nowhere text.txt", "nowhere is no folder and no bundled model"),
-        ("score bare text.txt", "predicts no words"),
+        ("perplexity -m model text.txt none.txt", "no file none.txt"),
+        ("perplexity -m bare text.txt", "predicts no words"),
+        ("perplexity -m model empty.txt", "found no sentence with a token"),
+        ("perplexity -m model text.txt --tokenizer word", "did you mean 'words'"),
+        ("score -m model none.txt", "no file none.txt"),
+        ("score -m nowhere text.txt", "nowhere is no folder and no bundled model"),
+        ("score -m bare text.txt", "predicts no words"),
         ("fill gap -m model", "expected one gap"),
     ],
 )

@@ -61,8 +61,8 @@ tests = ["test.data.xml"]
     return folder
 
 
-def report(*arguments: object) -> str:
-    result = CliRunner().invoke(app, ["report", *map(str, arguments)])
+def report(model: object, *arguments: object) -> str:
+    result = CliRunner().invoke(app, ["report", "-m", *map(str, (model, *arguments))])
     assert result.exit_code == 0, result.output + repr(result.exception)
     return result.stderr
 
@@ -342,7 +342,7 @@ def test_where_it_is_written_is_seen_to_first(tmp_path, data, model_folder, monk
         (("-o", tmp_path / "file" / "r.html"), "expected a folder to write to, found a file"),
         (("--save", tmp_path / "file", "-o", tmp_path / "r.html"), "expected a folder to write to, found a file"),
     ):
-        line = ["report", model_folder, "--data", data, *options]
+        line = ["report", "-m", model_folder, "--data", data, *options]
         assert message in str(CliRunner().invoke(app, [*map(str, line)]).exception)
 
 

@@ -213,7 +213,7 @@ def test_the_command_trains_a_model_that_the_other_commands_use(elmo_command, tm
     assert code == 0, err
     assert "The plan" in err
     assert "held-out perplexity: forward" in out
-    code, out, err = elmo_command("perplexity", "run/model", "text.txt", "--json")
+    code, out, err = elmo_command("perplexity", "-m", "run/model", "text.txt", "--json")
     assert code == 0, err
     assert json.loads(out)["mean"] < 29
     assert elmo_command("pretrain", "text.txt", "--out", "run", *OPTIONS)[0] == 1
@@ -239,15 +239,15 @@ def test_a_softmax_of_another_width_by_command(elmo_command):
     assert code == 0, err
     assert "all computed, 12 wide" in err
     assert "by a softmax 12 wide" in json.loads(elmo_command("info", "run/model", "--json")[1])["predicts"]
-    code, out, _ = elmo_command("perplexity", "run/model", "text.txt", "--json")
+    code, out, _ = elmo_command("perplexity", "-m", "run/model", "text.txt", "--json")
     assert (code, json.loads(out)["mean"] < 29) == (0, True)
-    for command in (["score", "run/model", "text.txt"], ["fill", "the ___ and", "--model", "run/model"]):
+    for command in (["score", "-m", "run/model", "text.txt"], ["fill", "the ___ and", "--model", "run/model"]):
         assert elmo_command(*command)[0] == 0
     # bilm-tf's files have no softmax: the head stays behind, with or without a map
-    assert elmo_command("convert", "run/model", "pair", "--to", "bilm")[0] == 0
+    assert elmo_command("convert", "run/model", "-o", "pair", "--to", "bilm")[0] == 0
     assert json.loads(elmo_command("info", "pair", "--json")[1])["predicts"] == "nothing"
-    assert elmo_command("convert", "run/model", "half", "--weights", "float16")[0] == 0
-    assert elmo_command("perplexity", "half", "text.txt")[0] == 0
+    assert elmo_command("convert", "run/model", "-o", "half", "--weights", "float16")[0] == 0
+    assert elmo_command("perplexity", "-m", "half", "text.txt")[0] == 0
 
 
 def start(arguments, cwd):

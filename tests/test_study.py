@@ -236,8 +236,8 @@ def options_of(sweep, name, task="pos"):
 
 def test_the_variants_are_flags_of_task_train(tmp_path, data):
     found = {v.name: options_of(make_sweep(tmp_path, data, (v,)), v.name) for v in (*WEIGHTING, *PLACEMENT)}
-    assert "--elmo" not in found["baseline"]
-    assert found["elmo"]["--elmo"] == "M"
+    assert found["baseline"]["--model"] == "none"
+    assert found["elmo"]["--model"] == "M"
     assert found["last"]["--layers"] == "last"
     assert float(found["lambda-1"]["--lambda"]) == 1
     assert [found[name]["--place"] for name in ("elmo", "both", "output")] == ["input", "both", "output"]

@@ -63,6 +63,7 @@ def test_a_score_of_training_is_the_score_of_evaluate(train, tmp_path, options):
 def test_the_same_call_resumes(train, tmp_path):
     reports = []
     whole = train("whole", on_progress=reports.append)
+    assert "reading the vectors" not in [report.stage for report in reports]  # none were given
     assert [report.epoch.epoch for report in reports if report.epoch] == [1, 2, 3, 4]
     assert [report.done for report in reports if report.loss is not None] == [10] * 4
     assert any(report.total == 10 and report.done == 10 and report.loss is None for report in reports)  # the biLM

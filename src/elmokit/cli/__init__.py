@@ -24,6 +24,7 @@ from elmokit.cli.pretrain import pretrain
 from elmokit.cli.probe import probe
 from elmokit.cli.report import report
 from elmokit.cli.score import score
+from elmokit.cli.shared.help import Command, Group
 from elmokit.cli.similar import similar
 from elmokit.cli.study import study
 from elmokit.cli.task import task
@@ -33,18 +34,19 @@ DEBUG = "ELMOKIT_DEBUG"  # 1: a bug is shown with its traceback
 
 app = typer.Typer(
     name="elmo",
+    cls=Group,
     help="ELMo: contextual word vectors on the machine you have.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    epilog="Example: `elmo embed text.txt -o vectors.h5 --model MODEL`. Each command has its own --help.",
+    epilog="Example: `elmo embed text.txt -o vectors.h5`. Each command has its own --help.",
 )
 for command in (
     *(embed, similar, neighbours, info, models, convert),
     *(pretrain, finetune, perplexity, score, fill),
     *(polysemy, study, report),
 ):
-    app.command()(command)
+    app.command(cls=Command)(command)
 for group in (index, probe, task):
     app.add_typer(group)
 

@@ -7,12 +7,15 @@ from typing import Annotated, Literal
 
 import typer
 
+from elmokit.cli.shared.options import Overwrite
+
 
 def convert(
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", help="A model folder of any format, or a weights.hdf5.")
     ],
-    output: Annotated[Path, typer.Argument(metavar="OUTPUT", help="The folder to write.")],
+    *,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")],
     to: Annotated[
         Literal["elmokit", "bilm"],
         typer.Option(
@@ -25,20 +28,20 @@ def convert(
     weights: Annotated[
         Literal["float32", "float16"], typer.Option(help="float16 halves an elmokit folder.")
     ] = "float32",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a folder that exists.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Turn any ELMo into an elmokit model, or write one so that old tools read it.
 
     Examples:
 
-    `elmo convert elmo_weights.hdf5 my-elmo --options elmo_options.json`
+    `elmo convert elmo_weights.hdf5 --options elmo_options.json -o my-elmo`
 
-    `elmo convert ELMoForManyLangs/161 norwegian --weights float16`
+    `elmo convert ELMoForManyLangs/161 -o norwegian --weights float16`
 
-    `elmo convert my-elmo for-allennlp --to bilm`
+    `elmo convert my-elmo --to bilm -o for-allennlp`
     """
     from elmokit.sources import conversion
 
-    checkpoint = conversion.convert(source, output, to=to, options=options, weights=weights, overwrite=overwrite)
-    size = sum(file.stat().st_size for file in output.iterdir())
-    typer.echo(f"{output}: {checkpoint.number_of_parameters:,} parameters, {size / 1e6:,.1f} MB, format {to}")
+    checkpoint = conversion.convert(source, out, to=to, options=options, weights=weights, overwrite=overwrite)
+    size = sum(file.stat().st_size for file in out.iterdir())
+    typer.echo(f"{out}: {checkpoint.number_of_parameters:,} parameters, {size / 1e6:,.1f} MB, format {to}")

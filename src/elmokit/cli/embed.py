@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from elmokit.cli.shared.options import Model, OnBadLine, Split, Threads, Tokenizer, use_threads
+from elmokit.cli.shared.bars import live_bar
+from elmokit.cli.shared.options import (
+    DEFAULT_MODEL,
+    Model,
+    OnBadLine,
+    Overwrite,
+    Split,
+    Threads,
+    Tokenizer,
+    check_texts,
+    use_threads,
+)
 from elmokit.cli.shared.signals import interrupt, stoppable
 from elmokit.errors import UserError
 
@@ -17,11 +28,11 @@ if TYPE_CHECKING:
 
 def embed(
     source: Annotated[
-        str, typer.Argument(metavar="[FILE|-]", help="Text, also .gz .bz2 .xz .zst; - is stdin.")
+        str, typer.Argument(metavar="FILE|-", help="Text, also .gz .bz2 .xz .zst; - is stdin.")
     ] = "-",
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", help=".h5, .npz, .safetensors or .parquet.")],
-    model: Model,
+    out: Annotated[Path, typer.Option("--out", "-o", help=".h5, .npz, .safetensors or .parquet.")],
+    model: Model = DEFAULT_MODEL,
     layers: Annotated[
         str, typer.Option(help="all, mean, a layer's number, or weights such as 0.2,0.5,0.3.")
     ] = "all",
@@ -34,7 +45,9 @@ def embed(
     on_bad_line: OnBadLine = "refuse",
     state: Annotated[
         Literal["zero", "carry", "warm"],
-        typer.Option(help="What a sentence begins from: nothing, the one before it, or --warm-text."),
+        typer.Option(
+            help="What a sentence begins from: nothing (zero), the one before it (carry), or --warm-text (warm)."
+        ),
     ] = "zero",
     warm_text: Annotated[Path | None, typer.Option(help="Text to read first, one sentence per line.")] = None,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens in a batch: the memory budget.")] = 4096,
@@ -44,7 +57,7 @@ def embed(
     ] = "float32",
     threads: Threads = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")] = False,
+    overwrite: Overwrite = False,
     restart: Annotated[bool, typer.Option("--restart", help="Forget what an earlier run left behind.")] = False,
 ) -> None:
     """Contextual vectors for every token of a text, one sentence per line.
@@ -54,12 +67,13 @@ def embed(
 
     Examples:
 
-    `elmo embed text.txt -o vectors.h5 --model MODEL`
+    `elmo embed text.txt -o vectors.h5`
 
-    `zcat text.gz | elmo embed - -o vectors.parquet -m MODEL --layers mean --dtype float16`
+    `zcat text.gz | elmo embed - -o vectors.parquet --layers mean --dtype float16`
 
-    `elmo embed book.txt -o book.npz -m MODEL --split --tokenizer words --pooling mean`
+    `elmo embed book.txt -o book.npz -m my-elmo --split --tokenizer words --pooling mean`
     """
+    check_texts([source])
     use_threads(threads)
     from elmokit.embed.embedder import Elmo
     from elmokit.embed.job import EmbedJob
@@ -77,7 +91,7 @@ def embed(
     job = EmbedJob(
         elmo,
         source,
-        output,
+        out,
         layers=_which_layers(layers),
         pooling=None if pooling == "none" else pooling,
         dtype=dtype,
@@ -114,8 +128,7 @@ def _which_layers(text: str) -> Literal["all", "mean"] | int | list[float]:
 
 
 def _run(job: EmbedJob, overwrite: bool, restart: bool) -> Summary:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     from elmokit.embed.job import JobProgress
 
@@ -126,7 +139,7 @@ def _run(job: EmbedJob, overwrite: bool, restart: bool) -> Summary:
         TimeRemainingColumn(),
         TextColumn("{task.fields[done]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with live_bar(*columns) as bar:
         task = bar.add_task("reading", total=None, done="")
 
         def show(progress: JobProgress) -> None:

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.shared.options import AsJson, Model, Tokenizer
+from elmokit.cli.shared.options import DEFAULT_MODEL, AsJson, Model, Tokenizer
 
 
 def fill(
     sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="With one gap, written ___ .")],
     *,
-    model: Model,
+    model: Model = DEFAULT_MODEL,
     top: Annotated[int, typer.Option(min=1, help="Number of candidates.")] = 10,
     tokenizer: Tokenizer = None,
     as_json: AsJson = False,
@@ -25,7 +25,7 @@ def fill(
 
     Example:
 
-    `elmo fill "He went to the ___ ." --model MODEL --top 5`
+    `elmo fill "He went to the ___ ." --top 5`
     """
     from elmokit.pretrain.perplexity import fill
 

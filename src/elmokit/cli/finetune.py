@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmokit.cli.shared.options import Threads, use_threads
+from elmokit.cli.shared.options import DEFAULT_MODEL, Model, Threads, check_texts, given_by_hand, use_threads
 from elmokit.cli.shared.training import (
     BadLines,
     CheckpointMinutes,
@@ -17,10 +17,11 @@ from elmokit.cli.shared.training import (
     Hours,
     Out,
     Resume,
-    Sentences,
     Settings,
+    SplitOrAuto,
     Tokens,
     Workers,
+    sentences_of,
     tell_outcome,
     watching,
 )
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
 
 
 def finetune(
-    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="A model that predicts words.")] = None,
-    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT...", help="Text of the domain.")] = None,
+    context: typer.Context,
+    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Text of the domain.")] = None,
     *,
     out: Out,
+    model: Model = DEFAULT_MODEL,
     general: Annotated[Path | None, typer.Option(help="Text of another kind, to see what is forgotten.")] = None,
     new_words: Annotated[
         int | None,
@@ -53,7 +55,7 @@ def finetune(
     ] = None,
     held_out_sentences: HeldOutSentences = None,
     evaluations: Evaluations = None,
-    sentences: Sentences = None,
+    split: SplitOrAuto = None,
     on_bad_line: BadLines = None,
     workers: Workers = 1,
     threads: Threads = None,
@@ -63,27 +65,28 @@ def finetune(
     """Train a model further on the text of a domain, once over it by default (paper, section 3.4).
 
     Shows perplexity before and after, on held-out text of the domain and, with --general, on other text. Words
-    that are added begin as <UNK> did; "before" is the model with them added, so both have one vocabulary. In
+    that are added begin as `<UNK>` did; "before" is the model with them added, so both have one vocabulary. In
     Python: `elmokit.finetune`.
 
     Examples:
 
-    `elmo finetune my-elmo/model medicine.txt --out medical-elmo --general wiki-sample.txt`
+    `elmo finetune medicine.txt --out medical-elmo --general wiki-sample.txt`
 
-    `elmo finetune my-elmo/model tweets/ --out twitter-elmo --new-words 5000 --epochs 2`
+    `elmo finetune tweets/ -m my-elmo --out twitter-elmo --new-words 5000 --epochs 2`
 
     `elmo finetune --out twitter-elmo --resume`
 
     `elmo finetune --out twitter-elmo --resume --epochs 4` (longer than was planned, or shorter)
     """
-    if resume and (model or texts):
-        raise UserError("--resume takes the model and text that the run began with: leave MODEL and TEXT out")
+    if resume and (texts or given_by_hand(context, "model")):
+        raise UserError("--resume takes the model and text that the run began with: leave -m and TEXT out")
+    check_texts(texts or [])
     use_threads(threads)
     from elmokit.pretrain.plan import finetune
 
     with watching() as watch:
         trained = finetune(
-            model,
+            None if resume else model,
             texts or None,
             out=out,
             general=general,
@@ -96,7 +99,7 @@ def finetune(
             held_out=held_out,
             held_out_sentences=held_out_sentences,
             evaluations=evaluations,
-            sentences=sentences,
+            sentences=sentences_of(split),
             on_bad_line=on_bad_line,
             checkpoint_minutes=checkpoint_minutes,
             workers=workers,

@@ -7,41 +7,58 @@ from typing import Annotated
 
 import typer
 
+from elmokit.cli.shared.bars import progress
 from elmokit.cli.shared.contexts import highlighted, read_layers
-from elmokit.cli.shared.exhibits import print_json, progress
-from elmokit.cli.shared.options import AsJson, Model, OnBadLine, Split, Threads, Tokenizer, use_threads
+from elmokit.cli.shared.exhibits import print_json
+from elmokit.cli.shared.help import Command, Group
+from elmokit.cli.shared.options import (
+    DEFAULT_MODEL,
+    AsJson,
+    Model,
+    OnBadLine,
+    Overwrite,
+    Split,
+    Threads,
+    Tokenizer,
+    check_texts,
+    use_threads,
+)
 from elmokit.cli.shared.signals import interrupt, stoppable
 
 index = typer.Typer(
     name="index",
+    cls=Group,
     help="The token vectors of a corpus on disk: millions of contexts, and the nearest of them in milliseconds.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    epilog='Example: `elmo index search INDEX "a [play] by Shaw" -m MODEL`. Each has its own --help.',
+    epilog='Example: `elmo index search INDEX "a [play] by Shaw"`. Each has its own --help.',
 )
 
 
-@index.command()
+@index.command(cls=Command)
 def build(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="TEXT...", help="Files (also .gz .bz2 .xz .zst .parquet), folders, patterns or -."),
+        typer.Argument(metavar="TEXT", help="Files (also .gz .bz2 .xz .zst .parquet), folders, patterns or -."),
     ],
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")],
-    model: Model,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to make.")],
+    model: Model = DEFAULT_MODEL,
     layers: Annotated[
         str, typer.Option(help="all, or numbers such as 0,2; each layer needs space of its own.")
     ] = ("all"),
     split: Split = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="Keep so many tokens at most, the first ones.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="TOKENS", help="Keep this number of tokens, the first ones."),
+    ] = None,
     everything: Annotated[
         bool, typer.Option("--everything", help="Keep punctuation and numbers too, not only words.")
     ] = False,
     tokenizer: Tokenizer = None,
     on_bad_line: OnBadLine = "refuse",
     threads: Threads = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an index that exists.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Embed a corpus, one sentence per line, and keep the vectors of its words with their sentences.
 
@@ -50,10 +67,11 @@ def build(
 
     Examples:
 
-    `elmo index build news.txt.xz -o news.index -m MODEL`
+    `elmo index build news.txt.xz -o news.index`
 
-    `elmo index build 'books/*.txt' -o books.index -m MODEL --split --layers 2 --limit 1000000`
+    `elmo index build 'books/*.txt' -o books.index -m my-elmo --split --layers 2 --limit 1000000`
     """
+    check_texts(sources)
     use_threads(threads)
     from elmokit.analysis.contexts.index import ContextIndex
 
@@ -62,7 +80,7 @@ def build(
             made = ContextIndex.build(
                 model,
                 sources,
-                output,
+                out,
                 which_layers=read_layers(layers),
                 split=split,
                 limit=limit,
@@ -73,23 +91,23 @@ def build(
                 on_progress=on_progress,
             )
     except KeyboardInterrupt:
-        typer.echo(f"stopped; {output} was not made", err=True)
+        typer.echo(f"stopped; {out} was not made", err=True)
         raise typer.Exit(130) from None
     facts = made.facts
     how = f"{facts.partitions:,} partitions" if facts.partitions else "exact search"
     typer.echo(
-        f"{output}: {facts.sentences:,} sentences, {facts.vectors:,} vectors of layer "
+        f"{out}: {facts.sentences:,} sentences, {facts.vectors:,} vectors of layer "
         f"{', '.join(map(str, facts.which_layers))}; {how}",
         err=True,
     )
 
 
-@index.command()
+@index.command(cls=Command)
 def search(
     folder: Annotated[Path, typer.Argument(metavar="INDEX", help="What `elmo index build` made.")],
     sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="With one word in [brackets].")],
     *,
-    model: Model,
+    model: Model = DEFAULT_MODEL,
     layer: Annotated[int | None, typer.Option(help="By default the topmost that the index has.")] = None,
     top: Annotated[int, typer.Option(min=1, help="So many contexts.")] = 10,
     exact: Annotated[bool, typer.Option("--exact", help="Compare every vector: slower, and misses none.")] = False,
@@ -102,9 +120,9 @@ def search(
 
     Examples:
 
-    `elmo index search news.index "Chico Ruiz made a spectacular [play] ." -m MODEL`
+    `elmo index search news.index "Chico Ruiz made a spectacular [play] ."`
 
-    `elmo index search news.index "a [play] by Shaw" -m MODEL --layer 1 --top 20 --exact --json`
+    `elmo index search news.index "a [play] by Shaw" -m my-elmo --layer 1 --top 20 --exact --json`
     """
     use_threads(threads)
     from elmokit.analysis.contexts.index import search_index

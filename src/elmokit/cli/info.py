@@ -8,26 +8,32 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.shared.options import AsJson
+from elmokit.cli.shared.options import DEFAULT_MODEL, AsJson, Model
 
 
 def info(
     what: Annotated[
-        str, typer.Argument(metavar="MODEL|VECTORS", help="A model's folder, name or hub id, or a vector file.")
-    ],
+        str | None,
+        typer.Argument(metavar="MODEL|VECTORS", help="As of -m, or a file of vectors.", show_default="-m"),
+    ] = None,
+    *,
+    model: Model = DEFAULT_MODEL,
     as_json: AsJson = False,
 ) -> None:
     """What a model or a file of vectors is: sizes, layers, tokenizer, digest.
 
     Examples:
 
-    `elmo info MODEL`
+    `elmo info en-small`
+
+    `elmo info my-elmo`
 
     `elmo info vectors.h5 --json`
     """
     from elmokit.embed.vectors import open_vectors
     from elmokit.sources.catalogue import describe
 
+    what = model if what is None else what
     facts = open_vectors(what).describe() if Path(what).is_file() else describe(what)
     if as_json:
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))

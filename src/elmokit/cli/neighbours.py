@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from elmokit.cli.shared.bars import progress
 from elmokit.cli.shared.contexts import highlighted, read_layers
-from elmokit.cli.shared.exhibits import Save, print_json, progress, save_exhibits
-from elmokit.cli.shared.options import AsJson, Model, OnBadLine, Split, Threads, Tokenizer, use_threads
+from elmokit.cli.shared.exhibits import Save, print_json, save_exhibits
+from elmokit.cli.shared.options import (
+    DEFAULT_MODEL,
+    AsJson,
+    Model,
+    OnBadLine,
+    Split,
+    Threads,
+    Tokenizer,
+    use_threads,
+)
 from elmokit.progress import silent
 
 if TYPE_CHECKING:
@@ -21,7 +31,7 @@ if TYPE_CHECKING:
 def neighbours(
     sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="With one word in [brackets].")],
     *,
-    model: Model,
+    model: Model = DEFAULT_MODEL,
     corpus: Annotated[
         list[str] | None,
         typer.Option(help="Text to look in, one sentence per line; also .gz .bz2 .xz .zst. May be given twice."),
@@ -34,7 +44,8 @@ def neighbours(
     top: Annotated[int, typer.Option(min=1, help="So many neighbours of each kind.")] = 5,
     split: Split = False,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Look at so many words of --corpus at most, the first ones.")
+        int | None,
+        typer.Option(min=1, metavar="WORDS", help="Look at this number of words of --corpus, the first ones."),
     ] = None,
     tokenizer: Tokenizer = None,
     on_bad_line: OnBadLine = "refuse",
@@ -49,9 +60,9 @@ def neighbours(
 
     Examples:
 
-    `elmo neighbours "Chico Ruiz made a spectacular [play] on Alusik 's grounder" --corpus news.txt -m MODEL`
+    `elmo neighbours "Chico Ruiz made a spectacular [play] on Alusik 's grounder" --corpus news.txt`
 
-    `elmo neighbours "a [play] by Shaw" --index news.index --vectors glove.txt --layers 1,2 --top 3 -m MODEL`
+    `elmo neighbours "a [play] by Shaw" --index news.index --vectors glove.txt --layers 1,2 --top 3`
     """
     use_threads(threads)
     from elmokit.analysis.contexts.neighbours import neighbours as find_neighbours

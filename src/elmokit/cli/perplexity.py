@@ -6,11 +6,23 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmokit.cli.shared.options import AsJson, OnBadLine, Split, Threads, Tokenizer, use_threads
+from elmokit.cli.shared.bars import live_bar
+from elmokit.cli.shared.options import (
+    DEFAULT_MODEL,
+    AsJson,
+    Model,
+    OnBadLine,
+    Split,
+    State,
+    Threads,
+    Tokenizer,
+    check_texts,
+    use_threads,
+)
 
 if TYPE_CHECKING:
     from elmokit.pretrain.progress import TrainingProgress
@@ -19,21 +31,18 @@ MOSTLY = 0.5  # of the words: more unknown ones than that, and the figure says l
 
 
 def perplexity(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A folder, a bundled name, or owner/name on the hub.")
-    ],
     texts: Annotated[
-        list[str], typer.Argument(metavar="TEXT...", help="Text files, also .gz .bz2 .xz .zst; - is stdin.")
+        list[str], typer.Argument(metavar="TEXT", help="Text files, also .gz .bz2 .xz .zst; - is stdin.")
     ],
     *,
-    state: Annotated[
-        Literal["carry", "zero"],
-        typer.Option(help="What a sentence begins from: the one before it, as in training, or nothing."),
-    ] = "carry",
+    model: Model = DEFAULT_MODEL,
+    state: State = "carry",
     split: Split = False,
     tokenizer: Tokenizer = None,
     on_bad_line: OnBadLine = "refuse",
-    limit: Annotated[int | None, typer.Option(min=1, help="Number of sentences to read, at most.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="SENTENCES", help="Read this number of sentences at most.")
+    ] = None,
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
@@ -42,12 +51,16 @@ def perplexity(
     Forward is each word and the sentence's end given what is before it, backward each word and its beginning given
     what is after it. Unknown words count, as `<UNK>`: compare only models of the same vocabulary and tokenizer.
 
+    --state is carry here and zero elsewhere: a language model reads on from sentence to sentence, as in training,
+    and papers state their perplexity so.
+
     Examples:
 
-    `elmo perplexity MODEL heldout.txt`
+    `elmo perplexity heldout.txt`
 
-    `elmo perplexity MODEL book.txt.gz --split --state zero --limit 1000 --json`
+    `elmo perplexity book.txt.gz --split --state zero --limit 1000 -m my-elmo --json`
     """
+    check_texts(texts)
     use_threads(threads)
     from elmokit.pretrain.file_perplexity import perplexity_of_files
     from elmokit.sources import open_checkpoint
@@ -91,7 +104,6 @@ def perplexity(
 @contextmanager
 def _progress() -> Iterator[Callable[[TrainingProgress], None]]:
     from rich import progress
-    from rich.console import Console
 
     columns = (
         progress.BarColumn(),
@@ -99,7 +111,7 @@ def _progress() -> Iterator[Callable[[TrainingProgress], None]]:
         progress.TimeRemainingColumn(),
         progress.TextColumn("{task.fields[done]}"),
     )
-    with progress.Progress(*columns, console=Console(stderr=True)) as bar:
+    with live_bar(*columns) as bar:
         task = bar.add_task("reading", total=None, done="")
 
         def show(now: TrainingProgress) -> None:

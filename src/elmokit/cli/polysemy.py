@@ -7,14 +7,15 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.shared.exhibits import Save, progress, save_exhibits, show
-from elmokit.cli.shared.options import AsJson, Model, Threads, Tokenizer, use_threads
+from elmokit.cli.shared.bars import progress
+from elmokit.cli.shared.exhibits import Save, save_exhibits, show
+from elmokit.cli.shared.options import DEFAULT_MODEL, AsJson, Model, Threads, Tokenizer, use_threads
 
 
 def polysemy(
     word: Annotated[str, typer.Argument(metavar="WORD", help="For --tagged, as a dictionary has it.")],
     *,
-    model: Model,
+    model: Model = DEFAULT_MODEL,
     corpus: Annotated[
         Path | None, typer.Option(metavar="TEXT", help="Plain text, also .gz .bz2 .xz .zst: senses unknown.")
     ] = None,
@@ -30,7 +31,11 @@ def polysemy(
     ] = None,
     limit: Annotated[
         int,
-        typer.Option(min=2, help="So many occurrences at most: of --corpus the first, of --tagged by the seed."),
+        typer.Option(
+            min=2,
+            metavar="OCCURRENCES",
+            help="This number of occurrences at most: of --corpus the first, of --tagged by the seed.",
+        ),
     ] = 200,
     seed: Annotated[int, typer.Option(help="Which occurrences of --tagged the limit chooses.")] = 0,
     tokenizer: Tokenizer = None,
@@ -42,9 +47,9 @@ def polysemy(
 
     Examples:
 
-    `elmo polysemy play --tagged semcor.data.xml.xz -m MODEL --save figures`
+    `elmo polysemy play --tagged semcor.data.xml.xz --save figures`
 
-    `elmo polysemy bank --corpus text.txt.xz --form banks -m MODEL --save figures`
+    `elmo polysemy bank --corpus text.txt.xz --form banks --save figures`
 
     `elmo polysemy 배가 --senses ko --corpus text.txt.xz -m ko-small --save figures`
     """

@@ -7,15 +7,18 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.shared.exhibits import Save, progress, show
-from elmokit.cli.shared.options import AsJson, Model, Threads, Tokenizer, use_threads
+from elmokit.cli.shared.bars import progress
+from elmokit.cli.shared.exhibits import Save, show
+from elmokit.cli.shared.help import Command, Group
+from elmokit.cli.shared.options import DEFAULT_MODEL, AsJson, Model, Threads, Tokenizer, use_threads
 
 probe = typer.Typer(
     name="probe",
+    cls=Group,
     help="What each layer of a model knows: parts of speech, word senses, classes of sentences.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    epilog="Example: `elmo probe pos train.conllu dev.conllu -m MODEL`. Each probe has its own --help.",
+    epilog="Example: `elmo probe pos train.conllu dev.conllu`. Each probe has its own --help.",
 )
 
 Train = Annotated[
@@ -23,7 +26,10 @@ Train = Annotated[
 ]
 Dev = Annotated[Path, typer.Argument(metavar="DEV", help="What it is measured on, always whole.")]
 Limit = Annotated[
-    int | None, typer.Option(min=1, help="Learn from so many sentences at most, chosen by the seed.")
+    int | None,
+    typer.Option(
+        min=1, metavar="SENTENCES", help="Learn from this number of sentences at most, chosen by the seed."
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="Which training sentences --limit chooses; nothing else is random.")]
 Penalty = Annotated[float, typer.Option(help="The penalty on the probe's squared weights: 1/C of scikit-learn.")]
@@ -33,12 +39,12 @@ Vectors = Annotated[
 ]
 
 
-@probe.command()
+@probe.command(cls=Command)
 def pos(
     train: Train,
     dev: Dev,
     *,
-    model: Model,
+    model: Model = DEFAULT_MODEL,
     vectors: Vectors = None,
     limit: Limit = None,
     seed: Seed = 0,
@@ -51,19 +57,19 @@ def pos(
 
     Examples:
 
-    `elmo probe pos train.conllu.xz dev.conllu -m MODEL`
+    `elmo probe pos train.conllu.xz dev.conllu`
 
-    `elmo probe pos train.conllu dev.conllu -m MODEL --vectors glove.txt --limit 2000 --save figures`
+    `elmo probe pos train.conllu dev.conllu --vectors glove.txt --limit 2000 --save figures`
     """
     _tags(train, dev, "upos", model, vectors, limit, seed, l2, threads, save, as_json)
 
 
-@probe.command()
+@probe.command(cls=Command)
 def tags(
     train: Train,
     dev: Dev,
     *,
-    model: Model,
+    model: Model = DEFAULT_MODEL,
     column: Annotated[
         str, typer.Option(help="The tags' column: a number from 1, or upos or xpos of CoNLL-U.")
     ] = "2",
@@ -79,19 +85,19 @@ def tags(
 
     Examples:
 
-    `elmo probe tags train.conll dev.conll -m MODEL`
+    `elmo probe tags train.conll dev.conll`
 
-    `elmo probe tags train.conllu dev.conllu --column xpos -m MODEL`
+    `elmo probe tags train.conllu dev.conllu --column xpos`
     """
     _tags(train, dev, column, model, vectors, limit, seed, l2, threads, save, as_json)
 
 
-@probe.command()
+@probe.command(cls=Command)
 def wsd(
     train: Train,
-    tests: Annotated[list[Path], typer.Argument(metavar="TEST...", help="What it is measured on; one or more.")],
+    tests: Annotated[list[Path], typer.Argument(metavar="TEST", help="What it is measured on; one or more.")],
     *,
-    model: Model,
+    model: Model = DEFAULT_MODEL,
     index: Annotated[
         Path | None,
         typer.Option(help="WordNet's index.sense: the first sense for words that TRAIN does not have."),
@@ -108,9 +114,9 @@ def wsd(
 
     Examples:
 
-    `elmo probe wsd semcor.data.xml.xz semeval2007.data.xml --index index.sense.xz -m MODEL`
+    `elmo probe wsd semcor.data.xml.xz semeval2007.data.xml --index index.sense.xz`
 
-    `elmo probe wsd semcor.data.xml senseval2.data.xml semeval2007.data.xml -m MODEL --limit 5000 --json`
+    `elmo probe wsd semcor.data.xml senseval2.data.xml semeval2007.data.xml --limit 5000 --json`
     """
     use_threads(threads)
     from elmokit.analysis.probes.senses import probe_senses
@@ -121,12 +127,12 @@ def wsd(
     show(result.exhibit(), facts, save, as_json)
 
 
-@probe.command()
+@probe.command(cls=Command)
 def text(
     train: Train,
     dev: Dev,
     *,
-    model: Model,
+    model: Model = DEFAULT_MODEL,
     text_column: Annotated[str, typer.Option(help="The name of the texts' column.")] = "document",
     label_column: Annotated[str, typer.Option(help="The name of the labels' column.")] = "label",
     limit: Limit = None,
@@ -141,9 +147,9 @@ def text(
 
     Examples:
 
-    `elmo probe text ratings_train.txt.xz ratings_dev.txt -m MODEL --limit 10000`
+    `elmo probe text ratings_train.txt.xz ratings_dev.txt --limit 10000`
 
-    `elmo probe text train.tsv dev.tsv --text-column sentence --label-column label -m MODEL --json`
+    `elmo probe text train.tsv dev.tsv --text-column sentence --label-column label --json`
     """
     use_threads(threads)
     from elmokit.analysis.probes.classification import probe_text
@@ -165,7 +171,7 @@ def text(
     show(result.exhibit(), facts, save, as_json)
 
 
-@probe.command()
+@probe.command(cls=Command)
 def pairs(
     file: Annotated[
         Path,
@@ -174,7 +180,7 @@ def pairs(
         ),
     ],
     *,
-    model: Model,
+    model: Model = DEFAULT_MODEL,
     tokenizer: Tokenizer = None,
     threads: Threads = None,
     save: Save = None,
@@ -188,7 +194,7 @@ def pairs(
 
     `elmo probe pairs ko -m ko-small`
 
-    `elmo probe pairs senses.json -m MODEL`
+    `elmo probe pairs senses.json`
     """
     use_threads(threads)
     from elmokit.analysis.probes.pairs import probe_pairs

@@ -7,16 +7,17 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.shared.exhibits import Save, progress, tell_written
-from elmokit.cli.shared.options import Data, Layout, Threads, use_threads
+from elmokit.cli.shared.bars import progress
+from elmokit.cli.shared.exhibits import Save, tell_written
+from elmokit.cli.shared.options import DEFAULT_MODEL, Data, Layout, Model, Threads, use_threads
 
 
 def report(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model as for `elmo embed -m`.")],
     *,
     data: Data,
+    model: Model = DEFAULT_MODEL,
     layout: Layout = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("report.html"),
     runs: Annotated[
         Path | None, typer.Option(help="What `elmo study` has done with this model, for the tables of tasks.")
     ] = None,
@@ -26,7 +27,12 @@ def report(
     ] = None,
     contexts: Annotated[int, typer.Option(min=1, help="So many words of the corpus, without --index.")] = 200_000,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="So many training sentences for the probes, chosen by the seed.")
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="SENTENCES",
+            help="Probes learn from this number of sentences, chosen by the seed.",
+        ),
     ] = None,
     shares: Annotated[
         str, typer.Option(help="The sizes of `elmo study samples` that are drawn.")
@@ -42,11 +48,11 @@ def report(
 
     Examples:
 
-    `elmo report en-small --data DATA --runs runs -o report.html`
+    `elmo report --data DATA --runs runs -o report.html`
 
-    `elmo report ko-small --data DATA --layout ko -o ko.html`
+    `elmo report -m ko-small --data DATA --layout ko -o ko.html`
 
-    `elmo report my-model --data my-data --limit 2000 -o quick.html`
+    `elmo report -m my-elmo --data my-data --limit 2000 -o quick.html`
     """
     use_threads(threads)
     from elmokit.study.experiments import read_shares
@@ -56,7 +62,7 @@ def report(
         made = make_report(
             model,
             data=data,
-            out=output,
+            out=out,
             layout=layout,
             runs=runs,
             index=index,
@@ -68,4 +74,4 @@ def report(
             on_progress=on_progress,
         )
     tell_written(made.files, made.exhibits if save else [])
-    typer.echo(f"wrote {output}: {len(made.exhibits)} tables and figures", err=True)
+    typer.echo(f"wrote {out}: {len(made.exhibits)} tables and figures", err=True)

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmokit.cli.shared.options import OnBadLine, Threads, Tokenizer, use_threads
+from elmokit.cli.shared.options import (
+    DEFAULT_MODEL,
+    Model,
+    OnBadLine,
+    State,
+    Threads,
+    Tokenizer,
+    check_texts,
+    use_threads,
+)
 
 if TYPE_CHECKING:
     from elmokit.pretrain.perplexity import Scores
 
 
 def score(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A folder, a bundled name, or owner/name on the hub.")
-    ],
     source: Annotated[
-        str, typer.Argument(metavar="[FILE|-]", help="One sentence per line; also .gz .bz2 .xz .zst; - is stdin.")
+        str, typer.Argument(metavar="FILE|-", help="One sentence per line; also .gz .bz2 .xz .zst; - is stdin.")
     ] = "-",
     *,
-    state: Annotated[
-        Literal["carry", "zero"],
-        typer.Option(help="What a sentence begins from: nothing, or the one before it."),
-    ] = "zero",
+    model: Model = DEFAULT_MODEL,
+    state: State = "zero",
     tokenizer: Tokenizer = None,
     on_bad_line: OnBadLine = "refuse",
     threads: Threads = None,
@@ -41,10 +45,11 @@ def score(
 
     Examples:
 
-    `elmo score MODEL text.txt > scores.tsv`
+    `elmo score text.txt > scores.tsv`
 
-    `echo "He sat on the bank ." | elmo score MODEL --json`
+    `echo "He sat on the bank ." | elmo score --json`
     """
+    check_texts([source])
     use_threads(threads)
     from elmokit.pretrain.perplexity import BATCH_TOKENS, score
     from elmokit.text.corpus import LineReader

@@ -7,15 +7,13 @@ from typing import Annotated
 import typer
 
 from elmokit.cli.shared.exhibits import print_json
-from elmokit.cli.shared.options import AsJson, Model, Tokenizer
+from elmokit.cli.shared.options import DEFAULT_MODEL, AsJson, Model, Tokenizer
 
 
 def similar(
-    sentences: Annotated[
-        list[str], typer.Argument(metavar="SENTENCE...", help="Each with one word in [brackets].")
-    ],
+    sentences: Annotated[list[str], typer.Argument(metavar="SENTENCE", help="Each with one word in [brackets].")],
     *,
-    model: Model,
+    model: Model = DEFAULT_MODEL,
     tokenizer: Tokenizer = None,
     as_json: AsJson = False,
 ) -> None:
@@ -25,7 +23,7 @@ def similar(
 
     Example:
 
-    `elmo similar "He sat on the [bank] of the river ." "She works at a [bank] ." -m MODEL`
+    `elmo similar "He sat on the [bank] of the river ." "She works at a [bank] ."`
     """
     from elmokit.analysis.contexts.marked import compare_words
 

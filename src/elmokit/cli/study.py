@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from elmokit.cli.shared.bars import live_bar
 from elmokit.cli.shared.exhibits import Save, print_exhibit, print_json, save_exhibits
-from elmokit.cli.shared.options import AsJson, Data, Layout, Model
+from elmokit.cli.shared.options import DEFAULT_MODEL, AsJson, Data, Layout, Model
 from elmokit.cli.shared.signals import stoppable
 from elmokit.errors import UserError
 
@@ -34,7 +35,7 @@ def study(
     ],
     *,
     data: Data,
-    model: Model,
+    model: Model = DEFAULT_MODEL,
     out: Annotated[Path, typer.Option("--out", "-o", help="The runs' folder; studies of one model share it.")],
     tasks: Annotated[
         str | None,
@@ -69,11 +70,11 @@ def study(
 
     Examples:
 
-    `elmo study tasks --data DATA -m en-small --out runs --page docs/results.md`
+    `elmo study tasks --data DATA --out runs --page docs/results.md`
 
-    `elmo study placement --data DATA -m en-small --out runs --tasks srl --seeds 3`
+    `elmo study placement --data DATA --out runs --tasks srl --seeds 3`
 
-    `elmo study samples --data DATA -m en-small --out runs --tasks ner --shares 0.01,0.1,1`
+    `elmo study samples --data DATA --out runs --tasks ner --shares 0.01,0.1,1`
     """
     from elmokit.study.experiments import read_shares
     from elmokit.study.study import Study
@@ -115,12 +116,10 @@ def _tell(notes: Sequence[str]) -> int:
 @contextmanager
 def _bar(planned: Study) -> Iterator[Callable[[Trial, Measured | None], None]]:
     """A line per run that ends, above a bar of all."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
     columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as bar:
+    with live_bar(*columns) as bar:
         done = sum(trial.done for trial in planned.trials)
         shown = bar.add_task("", total=len(planned.trials), completed=done)
 
@@ -128,7 +127,7 @@ def _bar(planned: Study) -> Iterator[Callable[[Trial, Measured | None], None]]:
             outcome = "failed"
             if measured is not None:
                 outcome = f"{measured.metric} {measured.score:.2f}, {measured.seconds / 60:.1f} min"
-            console.print(f"{trial.task}, {trial.variant.name}, seed {trial.seed}: {outcome}", highlight=False)
+            bar.console.print(f"{trial.task}, {trial.variant.name}, seed {trial.seed}: {outcome}", highlight=False)
             bar.advance(shown)
 
         yield on_trial

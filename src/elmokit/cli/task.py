@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from elmokit.cli.shared.options import AsJson, Threads, use_threads
+from elmokit.cli.shared.bars import live_bar
+from elmokit.cli.shared.help import Command, Group
+from elmokit.cli.shared.options import DEFAULT_MODEL, AsJson, Threads, use_threads
 from elmokit.cli.shared.signals import interrupt, stoppable
 from elmokit.errors import UserError
 
@@ -22,20 +24,21 @@ if TYPE_CHECKING:
 NONE = "none"
 task = typer.Typer(
     name="task",
+    cls=Group,
     help="Train, measure and use a task's model, with ELMo or without.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A task: `elmo task list` shows them.")]
-Trained = Annotated[Path, typer.Argument(metavar="MODEL", help="OUT or OUT/best of `elmo task train`.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="OUT of `elmo task train`, or OUT/best.")]
 Cache = Annotated[
     Path | None,
     typer.Option(help="Where the frozen biLM's layers are kept; ELMOKIT_CACHE or ~/.cache/elmokit by default."),
 ]
 
 
-@task.command("list")
+@task.command("list", cls=Command)
 def list_tasks() -> None:
     """The tasks, and the papers that their models are from."""
     from rich.console import Console
@@ -50,14 +53,23 @@ def list_tasks() -> None:
     Console().print(table)
 
 
-@task.command()
+@task.command(cls=Command)
 def train(
     name: Name,
     *,
     train: Annotated[Path, typer.Option(help="The training file, in the task's own format; .xz and .gz too.")],
     dev: Annotated[Path, typer.Option(help="The file that the best epoch is chosen on.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the run; the best model is OUT/best.")],
-    elmo: Annotated[str, typer.Option(help="A model as for `elmo embed -m`, or none: the baseline.")] = NONE,
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            "--elmo",
+            envvar="ELMO_MODEL",
+            help="As for `elmo embed`; none: the baseline.",
+        ),
+    ] = DEFAULT_MODEL,
     place: Annotated[
         Literal["input", "output", "both"], typer.Option(help="Where ELMo enters the task's RNN.")
     ] = "input",
@@ -78,7 +90,10 @@ def train(
     ] = None,
     seed: Annotated[int, typer.Option()] = 0,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="So many training examples, the same for all seeds.")
+        int | None,
+        typer.Option(
+            min=1, metavar="EXAMPLES", help="Learn from this number of examples at most, the same for all seeds."
+        ),
     ] = None,
     cache: Cache = None,
     threads: Threads = None,
@@ -87,22 +102,22 @@ def train(
 
     Examples:
 
-    `elmo task train ner --train train.conll --dev dev.conll --elmo en-small --out ner-elmo`
+    `elmo task train ner --train train.conll --dev dev.conll --vectors glove.txt --out ner-elmo`
 
-    `elmo task train ner --train train.conll --dev dev.conll --vectors glove.txt --out ner-baseline`
+    `elmo task train ner --train train.conll --dev dev.conll --vectors glove.txt -m none --out ner-baseline`
 
-    `elmo task train entailment --train snli.jsonl --dev dev.jsonl --elmo en-small --place both -o nli`
+    `elmo task train entailment --train snli.jsonl --dev dev.jsonl -m my-elmo --place both -o nli`
     """
     use_threads(threads)
     from elmokit.tasks.train import train_task
 
     with _watched() as (show, stopped):
-        model = train_task(
+        trained = train_task(
             name,
             train=train,
             dev=dev,
             out=out,
-            elmo=None if elmo == NONE else elmo,
+            elmo=None if model == NONE else model,
             place=place,
             which_layers=layers,
             penalty=penalty,
@@ -118,13 +133,13 @@ def train(
             on_progress=show,
             stop=stopped,
         )
-    if model.results is None:
+    if trained.results is None:
         typer.echo("stopped; the epochs that are done are kept, and the same command resumes after them", err=True)
         return
-    best = model.results["best"]
+    best = trained.results["best"]
     scores = ", ".join(f"{key} {value:.2f}" for key, value in best["scores"].items())
     typer.echo(f"best: epoch {best['epoch']}, dev {scores}")
-    for what, value in model.results.get("ceilings", {}).items():
+    for what, value in trained.results.get("ceilings", {}).items():
         typer.echo(f"{what}: {value:.2f} % (more it cannot reach)")
     typer.echo(f"done: {out / 'best'}", err=True)
 
@@ -132,17 +147,16 @@ def train(
 @contextmanager
 def _watched() -> Iterator[tuple[OnTaskProgress, Callable[[], bool]]]:
     """A live line, and whether to stop. Before the first step a signal ends it at once: nothing is lost."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import BarColumn, TextColumn
 
-    console, training = Console(stderr=True), False
+    training = False
 
     def stop() -> None:
         if not training:
             interrupt()
 
     columns = (BarColumn(20), TextColumn("{task.fields[line]}"))
-    with stoppable(stop) as stopped, Progress(*columns, console=console) as bar:
+    with stoppable(stop) as stopped, live_bar(*columns) as bar:
         shown = bar.add_task("train", total=None, line="")
 
         def show(now: TaskProgress) -> None:
@@ -152,19 +166,19 @@ def _watched() -> Iterator[tuple[OnTaskProgress, Callable[[], bool]]]:
                 number, loss, scores, seconds = now.epoch
                 measured = "  ".join(f"{key} {value:.2f}" for key, value in scores.items())
                 line = f"epoch {number:>3}  loss {loss:.4f}  {measured}  {seconds:.0f} s"
-                console.print(line, highlight=False)
+                bar.console.print(line, highlight=False)
             elif now.total:
                 line = now.stage if now.loss is None else f"{now.stage}  loss {now.loss:.3f}"
                 bar.update(shown, completed=now.done, total=now.total, line=line)
             else:
-                console.print(now.stage, highlight=False)
+                bar.console.print(now.stage, highlight=False)
 
         yield show, stopped
 
 
-@task.command()
+@task.command(cls=Command)
 def evaluate(
-    model: Trained,
+    run: Run,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Labelled examples in the task's own format.")],
     *,
     by_label: Annotated[bool, typer.Option("--by-label", help="Also a row per label.")] = False,
@@ -188,7 +202,7 @@ def evaluate(
     use_threads(threads)
     from elmokit.tasks.model import TaskModel
 
-    trained = TaskModel.load(model)
+    trained = TaskModel.load(run)
     scores, ceilings, rows, unseen = trained.evaluate(file, predictions=predictions)
     if unseen is not None:
         typer.echo(f"note: {unseen}; such answers count as missed", err=True)
@@ -216,10 +230,10 @@ def _cell(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-@task.command()
+@task.command(cls=Command)
 def predict(
-    model: Trained,
-    file: Annotated[str, typer.Argument(metavar="[FILE|-]", help="An example per line; - is stdin.")] = "-",
+    run: Run,
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="An example per line; - is stdin.")] = "-",
     *,
     context: Annotated[
         Path | None, typer.Option(help="squad: a text to ask about; questions come from --question or FILE.")
@@ -246,7 +260,7 @@ def predict(
     from elmokit.text.corpus import LineReader
     from elmokit.text.tokens import make_tokenizer
 
-    trained, tokenize = TaskModel.load(model), make_tokenizer(tokenizer).tokens
+    trained, tokenize = TaskModel.load(run), make_tokenizer(tokenizer).tokens
     if context is not None:
         _answer(trained, context, question or [], file, tokenize, as_json)
         return

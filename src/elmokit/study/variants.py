@@ -17,9 +17,9 @@ class Variant:
 
     def options(self, model: str) -> list[str]:
         if not self.elmo:
-            return []
+            return ["--model", "none"]
         where = ["--place", self.place, "--layers", self.which_layers]
-        return ["--elmo", model, *where, "--lambda", str(self.penalty)]
+        return ["--model", model, *where, "--lambda", str(self.penalty)]
 
 
 BASELINE = Variant("baseline", elmo=False)

@@ -69,7 +69,8 @@ def train_task(
     sizes, config = settings_of(kind, recipe, settings, seed)
     tell(TaskProgress("reading the examples"))
     data = read_data(kind, sizes, Path(train), Path(dev), limit)
-    tell(TaskProgress("reading the vectors"))
+    if vectors is not None:
+        tell(TaskProgress("reading the vectors"))
     tokens = data.tokens(dev=vectors is not None)  # a vector that is learned needs training
     table = word_table(None if vectors is None else Path(vectors), tokens)
     bilm = None if elmo is None else Elmo.from_pretrained(elmo)

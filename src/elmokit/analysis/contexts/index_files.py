@@ -11,6 +11,7 @@ Shapes: L layers kept, W words of a sentence, N vectors, D width.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -214,6 +215,7 @@ def column(layer: int) -> str:
 
 
 def lancedb_module() -> Any:
+    os.environ.setdefault("LANCEDB_LOG", "error")  # its warnings are not for our users; read once, on import
     try:
         import lancedb
     except ImportError:

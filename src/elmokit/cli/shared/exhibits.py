@@ -1,16 +1,14 @@
-"""What commands with an exhibit share: how it is printed and saved, and how far the work is."""
+"""What commands with an exhibit share: how it is printed and saved."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmokit.progress import OnProgress, Progress
 from elmokit.show.files import ready_folder
 
 if TYPE_CHECKING:
@@ -67,21 +65,3 @@ def tell_written(files: Sequence[Path], exhibits: Sequence[Exhibit]) -> None:
     for exhibit in exhibits:
         for reason in exhibit.left_out():
             typer.echo(f"{exhibit.name}: {reason}", err=True)
-
-
-@contextmanager
-def progress() -> Iterator[OnProgress]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("reading", total=None)
-
-        def on_progress(now: Progress) -> None:
-            if bar.tasks[0].description != now.stage:
-                bar.reset(task, description=now.stage, total=now.total)  # a stage has a pace of its own
-            bar.update(task, completed=now.done, total=now.total)
-
-        yield on_progress

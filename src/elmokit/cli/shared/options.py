@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from elmokit.errors import UserError
+
+DEFAULT_MODEL = "en-small"
 Model = Annotated[
     str,
     typer.Option(
@@ -16,6 +20,10 @@ Model = Annotated[
         help="A bundled name, a folder (elmokit's, AllenNLP's, ELMoForManyLangs'), or owner/name on the hub.",
     ),
 ]
+State = Annotated[
+    Literal["zero", "carry"],
+    typer.Option(help="What a sentence begins from: nothing (zero), or the one before it (carry)."),
+]
 Tokenizer = Annotated[
     str | None,
     typer.Option(help="whitespace (the text is tokenized), words or korean; by default the model's own."),
@@ -23,7 +31,10 @@ Tokenizer = Annotated[
 OnBadLine = Annotated[
     Literal["refuse", "skip", "replace"], typer.Option(help="What to do with a line that is not UTF-8.")
 ]
-Split = Annotated[bool, typer.Option("--split", help="Lines are paragraphs: split them into sentences.")]
+Split = Annotated[
+    bool, typer.Option("--split/--no-split", help="Lines are paragraphs: split them into sentences.")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")]
 Data = Annotated[Path, typer.Option(help="A folder with a study.toml, or laid out as the project's data pack is.")]
 Layout = Annotated[
     str | None,
@@ -31,6 +42,21 @@ Layout = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; by default what torch chooses.")]
+
+
+def given_by_hand(context: typer.Context, option: str) -> bool:
+    """On the command line: neither a default nor from the environment."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def check_texts(texts: Sequence[str]) -> None:
+    """A model's name among the texts: the model is given by -m."""
+    from elmokit.sources.bundled import bundled_names
+
+    for text in texts:
+        if text in bundled_names() and not Path(text).exists():
+            raise UserError(f"{text} is a model, and a text was expected here: give the model by -m {text}")
 
 
 def use_threads(threads: int | None) -> None:

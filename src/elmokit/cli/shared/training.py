@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
+from elmokit.cli.shared.bars import live_bar
 from elmokit.cli.shared.signals import interrupt, stoppable
 
 if TYPE_CHECKING:
@@ -37,9 +38,12 @@ Evaluations = Annotated[
     int | None,
     typer.Option(min=1, help="Number of measurements of held-out perplexity on the way.", show_default="20"),
 ]
-Sentences = Annotated[
-    Literal["auto", "lines", "split"] | None,
-    typer.Option(help="A line is a sentence, or is split into sentences.", show_default="auto"),
+SplitOrAuto = Annotated[
+    bool | None,
+    typer.Option(
+        "--split/--no-split",
+        help="Lines are paragraphs: split them into sentences. By default a look at the text decides.",
+    ),
 ]
 BadLines = Annotated[
     Literal["refuse", "skip", "replace"] | None,
@@ -64,14 +68,18 @@ class Watch(NamedTuple):
 @contextmanager
 def watching() -> Iterator[Watch]:
     """Shows the plan and how it goes. Ctrl-C and SIGTERM end training after a step, and anything else at once."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 
     columns = (BarColumn(20), TaskProgressColumn(), TextColumn("{task.fields[line]}"))
-    with Progress(*columns, console=Console(stderr=True), disable=not is_first()) as bar:
+    with live_bar(*columns, disable=not is_first()) as bar:
         display = _Display(bar)
         with stoppable(display.on_signal) as stopped:
             yield Watch(display.show, stopped)
+
+
+def sentences_of(split: bool | None) -> Literal["auto", "lines", "split"] | None:
+    """--split, --no-split, or neither: auto, or what the run began with."""
+    return None if split is None else "split" if split else "lines"
 
 
 def is_first() -> bool:
