@@ -332,7 +332,7 @@ def test_scratch_files_that_were_changed_under_a_job_are_not_written_as_its_outp
 
     check = Scratch.check
     monkeypatch.setattr(Scratch, "check", removed)
-    with pytest.raises(UserError, match=r"vectors.bin: .* bytes were written, found 0: begin again with --restart"):
+    with pytest.raises(UserError, match=r"vectors.bin: .* bytes were written, found 0: begin again"):
         run(text, output)
     assert not output.exists()
 

@@ -16,7 +16,9 @@ import pytest
 
 import elmokit
 from elmokit import Elmo, pretrain
+from elmokit.cli.shared.training import duration
 from elmokit.errors import UserError
+from elmokit.pretrain import preparation
 from elmokit.pretrain.corpus import Corpus
 from elmokit.pretrain.export import export_run
 from elmokit.pretrain.metrics import read_metrics
@@ -318,18 +320,20 @@ def test_half_written_checkpoints_of_a_killed_run_are_removed(text):
     for left in ("checkpoints/.step-000000009.abc_1234.tmp", ".model.abc_1234.tmp", ".run.json.abc_1234.tmp"):
         Path("run", left, "new").mkdir(parents=True)
     pretrain(out="run", resume=True)
-    assert not [path for path in Path("run").rglob(".*")]
+    assert not list(Path("run").rglob(".*"))
 
 
 def test_a_stopped_run_is_exported_and_still_resumes(text, elmo_command):
     pretrain(text, out="whole", tokens=600, **OPTIONS)
     pretrain(text, out="run", tokens=600, **OPTIONS, stop=stop_after(3))
-    stopped = pretrain(text, out="run", stop=stop_after(0)).model
+    stopped, _, step, fraction, *_ = pretrain(text, out="run", stop=stop_after(0))
+    assert (step, 0 < fraction < 1) == (3, True)
     assert not Path("run", "model").exists()
     exported = export_run("run")
     assert exported == Path("run", "model")
     card = (exported / "README.md").read_text()
-    assert "| unfinished | exported at 144 of 600 tokens, 24.0 % of the planned training |" in card
+    told = f"exported at {round(600 * fraction)} of 600 tokens, {100 * fraction:.1f} % of the planned training"
+    assert f"| unfinished | {told} |" in card
     for model in ("run", "run/model"):
         np.testing.assert_array_equal(Elmo.from_pretrained(model).embed(["a b"])[0], stopped.embed(["a b"])[0])
     pretrain(out="run", resume=True)
@@ -434,3 +438,42 @@ def test_what_editors_show_is_the_functions_signature():
     from elmokit.pretrain.plan import pretrain as function
 
     assert signature(pretrain) == signature(function)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stage", ["reading", "training"])
+def test_a_stopped_pretrain_exits_with_the_signals_code(text, elmo_command, monkeypatch, number, stage):
+    def signalled(*arguments, **options):
+        os.kill(os.getpid(), number)
+        return real(*arguments, **options)
+
+    place, name = (Trainer, "train_step") if stage == "training" else (preparation, "holds_paragraphs")
+    real = getattr(place, name)
+    command = ["pretrain", text, "--out", "run", "--tokens", "600", *COMMAND]
+    with monkeypatch.context() as patched:
+        patched.setattr(place, name, signalled)
+        assert elmo_command(*command)[0] == 128 + number
+    assert not Path("run", "model").exists()
+    assert elmo_command(*command)[0] == 0
+    assert Path("run", "model").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(-30.0, "0 min 00 s"), (0.4, "0 min 00 s"), (7259.6, "2 h 01 min")]
+)
+def test_the_time_left_is_never_less_than_nothing(seconds, shown):
+    assert duration(seconds) == shown
+
+
+def test_the_command_exports_a_stopped_run(text, elmo_command):
+    fraction = pretrain(text, out="run", tokens=600, **OPTIONS, stop=stop_after(3)).fraction
+    code, _, err = elmo_command("info", "run/model")
+    assert (code, f"{100 * fraction:.0f} % done" in err, "elmo pretrain --out run --export" in err) == (
+        1,
+        True,
+        True,
+    ), err
+    code, _, err = elmo_command("pretrain", "--out", "run", "--export")
+    assert (code, "exported: run/model" in err) == (0, True), err
+    assert elmo_command("info", "run")[0] == 0
+    assert elmo_command("pretrain", "--out", "nowhere", "--export")[0] == 1

@@ -268,7 +268,7 @@ def test_interrupted_the_command_ends_well_and_says_how_to_resume_and_killed_it_
         wait_for(tmp_path / "run" / "checkpoints" / "step-*", process)
         process.send_signal(signal.SIGINT)
         message = process.communicate()[1]
-    assert process.returncode == 0, message
+    assert process.returncode == 130, message
     assert "pretrain --out run --resume" in message
     with start(["--out", "run", "--resume", "--threads", "1"], tmp_path) as process:
         before = max(path.name for path in (tmp_path / "run" / "checkpoints").glob("step-*"))

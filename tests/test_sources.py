@@ -12,8 +12,7 @@ import pytest
 from elmokit import Elmo, UserError, convert, describe
 from elmokit.pretrain.run import CORPUS, MODEL
 from elmokit.pretrain.run_config import RUN
-from elmokit.sources import locate, open_checkpoint, unfinished
-from elmokit.sources import hub
+from elmokit.sources import hub, locate, open_checkpoint, unfinished
 from helpers.models import SENTENCES, make_elmo
 from helpers.training import make_run, stop_after
 
@@ -38,7 +37,10 @@ def test_a_run_is_opened_as_its_model(run_folder, elmo):
 
 def test_a_run_without_a_model_says_what_to_do(run_folder):
     (run_folder / "model" / "config.json").unlink()
-    with pytest.raises(UserError, match=r"run is an unfinished run, without a checkpoint yet; resume it with `elmo pretrain --out .*run --resume`"):
+    with pytest.raises(
+        UserError,
+        match=r"unfinished run, without a checkpoint yet; resume it with `elmo pretrain --out .*run --resume`",
+    ):
         open_checkpoint(run_folder)
     (run_folder / "corpus").rmdir()  # as a task's run, which holds no ELMo to come
     with pytest.raises(UserError, match="holds no model"):
@@ -56,8 +58,8 @@ def test_the_model_of_an_unfinished_run_is_a_path_and_says_how_far_it_is(tmp_pat
             open_checkpoint(name)
         folder = name.removesuffix("/model")
         assert str(raised.value) == (
-            f"{folder} is an unfinished run, 24 % done: resume it with `elmo pretrain --out {folder} --resume`, or "
-            f"export it with `elmo pretrain --out {folder} --export`"
+            f"{folder} is an unfinished run, {100 * run.progress:.0f} % done: resume it with "
+            f"`elmo pretrain --out {folder} --resume`, or export it with `elmo pretrain --out {folder} --export`"
         )
 
 
@@ -69,7 +71,7 @@ def test_a_path_whose_parent_is_there_never_asks_the_hub(run_folder, monkeypatch
         "run/model/model": "did you mean run/model?",
         "./xyz": "there is no xyz in .",
     }.items():
-        with pytest.raises(UserError, match=rf"{name} is no folder: {re.escape(hint)}"):
+        with pytest.raises(UserError, match=rf"{name.removeprefix('./')} is no folder: {re.escape(hint)}"):
             open_checkpoint(name)
 
 

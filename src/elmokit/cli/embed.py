@@ -99,14 +99,13 @@ def embed(
         on_bad_line=on_bad_line,
     )
     job.check(overwrite)
-    try:
-        with stoppable(interrupt):
+    with stoppable(interrupt):
+        try:
             summary = _run(job, overwrite, restart)
-    except KeyboardInterrupt:
-        typer.echo(
-            f"stopped; what was done is kept in {job.scratch_folder}: run the same command to resume", err=True
-        )
-        raise typer.Exit(130) from None
+        except KeyboardInterrupt:
+            kept = f"what was done is kept in {job.scratch_folder}"
+            typer.echo(f"stopped; {kept}: run the same command to resume", err=True)
+            raise
     _tell(job, summary)
 
 

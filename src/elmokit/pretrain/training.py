@@ -70,13 +70,14 @@ class Training:
         self.stop = stop or never
 
     def carry_out(self, resume: bool | None) -> Trained:
+        was_there = self.out.is_dir()
         try:
             with claimed(self.out, self.ranks):
                 # The first rank decides: the others may look when it has begun to write.
                 found = self.ranks.any(self.ranks.first and (self.out / RUN).is_file())
                 if found and resume is False:
                     raise UserError(f"{self.out} exists already: choose another name, or --resume its run")
-                if resume and not found and self.out.is_dir() and _is_free(self.out):
+                if resume and not found and was_there and _is_free(self.out):
                     raise UserError(
                         f"{self.out} was stopped before training began, so there is nothing to resume: begin it "
                         f"again with its text"

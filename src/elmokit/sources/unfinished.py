@@ -11,7 +11,9 @@ _PROGRESS = "checkpoints/step-*/progress.json"
 
 
 def is_run(folder: Path) -> bool:
-    return (folder / RUN).is_file() and (folder / CORPUS).is_dir()  # a task's run has a run.json too, and no corpus
+    return (folder / RUN).is_file() and (
+        folder / CORPUS
+    ).is_dir()  # a task's run has a run.json too, and no corpus
 
 
 def describe_unfinished(folder: Path) -> str:
