@@ -11,9 +11,8 @@ _PROGRESS = "checkpoints/step-*/progress.json"
 
 
 def is_run(folder: Path) -> bool:
-    return (folder / RUN).is_file() and (
-        folder / CORPUS
-    ).is_dir()  # a task's run has a run.json too, and no corpus
+    """A task's run has a run.json too, and no corpus."""
+    return (folder / RUN).is_file() and (folder / CORPUS).is_dir()
 
 
 def describe_unfinished(folder: Path) -> str:
