@@ -1,7 +1,7 @@
 """Jobs that are killed again and again, and finish by the same command as if nothing had been.
 
-Each case is one job in a process of its own, ended by signals at random times, often, then left to finish. Its files
-must be those of a job that was never ended, to the byte, with nothing left beside them.
+Each case is one job in a process of its own, ended by signals at random times, then left to finish. Its files must
+be those of a job that was never ended, to the byte, with nothing left beside them.
 """
 
 from __future__ import annotations
@@ -126,20 +126,9 @@ def _jobs(data: Path, seed: int) -> list[Job]:
         command = ["embed", str(text), "-m", str(model), "-o", f"out{suffix}", "--threads", "1"]
         jobs.append(Job(f"embed {suffix}", [*command, "--batch-tokens", "64"], _everything))
     for task, file in (("pos", tagged), ("sentiment", trees)):
-        command = [
-            "task",
-            "train",
-            task,
-            "--train",
-            str(file),
-            "--dev",
-            str(file),
-            "-m",
-            str(model),
-            "--out",
-            "run",
-        ]
-        command += ["--threads", "1", "--set", "train.epochs=4", "--set", "train.patience=4", "--set", "cells=8"]
+        command = ["task", "train", task, "--train", str(file), "--dev", str(file), "-m", str(model)]
+        command += ["--out", "run", "--cache", "cache", "--threads", "1"]
+        command += ["--set", "train.epochs=4", "--set", "train.patience=4", "--set", "cells=8"]
         jobs.append(Job(f"task {task}", command, _weights))
     if find_spec("lancedb"):
         command = ["index", "build", str(text), "-m", str(model), "-o", "index", "--threads", "1"]

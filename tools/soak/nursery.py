@@ -48,8 +48,9 @@ class Nursery:
         return int(code), f"hangs for {patience:.0f} s: {said}" if hangs else said
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
         self._process.wait()
 
     def _answer(self, seconds: float) -> str | None:
