@@ -45,7 +45,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from elmokit import Elmo
 from elmokit.atomic import write_file
 from elmokit.checkpoint import Checkpoint
-from elmokit.embed.embedder import BATCH_TOKENS
+from elmokit.embed.reader import BATCH_TOKENS
 from elmokit.embed.token_layer import TokenLayer
 from elmokit.model.bilm import BiLM, BiLMState, reverse
 from elmokit.model.kernels import use, variant

@@ -1,5 +1,8 @@
-"""One word in several contexts, by the bundled models: how near its vectors are layer by layer, its nearest
-contexts among the sentences beside this file, and all vectors in a file. This is what `make demo` runs.
+"""One word in two senses, by the bundled models: how often they tell them apart, and an example of each.
+
+The sentences are not chosen for their figures. They are those of `elmo probe pairs`, 100 English words and 60
+Korean ones. All of them are counted; those that are shown are, in the order of the file, the first word that the
+top layer tells apart and the first that it does not. This is what `make demo` runs.
 
     python examples/contexts.py [--output demo-output]
 """
@@ -14,67 +17,39 @@ from rich.markup import escape
 from rich.table import Table
 
 from elmokit import Elmo, embed_file
-from elmokit.analysis.contexts.marked import MarkedSentence, cosines, nearest, read_marked, word_vectors
+from elmokit.analysis.contexts.marked import read_marked
+from elmokit.analysis.probes.pairs import PairScore, SensePair, probe_pairs, read_pairs
 
 HERE = Path(__file__).parent
-# The first two of each word are of one sense.
-CONTEXTS = {
-    "en-small": {
-        "play": [
-            "They saw a [play] by Chekhov at the theatre.",
-            "Her first [play] was performed in London.",
-            "The children [play] in the garden.",
-        ],
-        "bank": [
-            "He sat on the [bank] of the river and fished.",
-            "The boat drifted towards the muddy [bank].",
-            "She works at a [bank] in the city.",
-        ],
-        "stick": [
-            "The old man leaned on a [stick].",
-            "The dog ran after the [stick] and brought it back.",
-            "We should [stick] to the plan.",
-        ],
-    },
-    "ko-small": {
-        "눈이": [
-            "밤새 [눈이] 많이 내렸다.",
-            "산에는 아직 [눈이] 쌓여 있다.",
-            "책을 오래 읽어서 [눈이] 아프다.",
-        ],
-        "배가": ["항구에 [배가] 들어왔다.", "섬으로 가는 [배가] 떠났다.", "점심을 많이 먹어서 [배가] 부르다."],
-    },
-}
+MODELS = {"en": "en-small", "ko": "ko-small"}
 
 
-def show(sentence: MarkedSentence) -> str:
-    before, word, after = (
-        escape(" ".join(part))
-        for part in (
-            sentence.tokens[: sentence.start],
-            sentence.tokens[sentence.start : sentence.end],
-            sentence.tokens[sentence.end :],
-        )
-    )
-    return f"{before} [bold cyan]{word}[/] {after}".strip()
-
-
-def compare(console: Console, elmo: Elmo, word: str, sentences: list[str], others: list[list[str]]) -> None:
-    marked = [read_marked(elmo, sentence) for sentence in sentences]
-    by_layer = cosines(word_vectors(elmo, marked))  # [layers, S, S]
-    for i, sentence in enumerate(marked, start=1):
-        console.print(f"  {i}  {show(sentence)}", highlight=False)
-    table = Table("cosine of", *(f"layer {layer}" for layer in range(elmo.layers)))
-    for i, j in ((0, 1), (0, 2), (1, 2)):
-        sense = "same sense" if (i, j) == (0, 1) else "another sense"
-        table.add_row(f"{word} {i + 1}, {word} {j + 1}  ({sense})", *(f"{c:.3f}" for c in by_layer[:, i, j]))
+def count(console: Console, elmo: Elmo, language: str) -> tuple[PairScore, ...]:
+    """How many of the words are told apart, by layer: chance is 50 %, and layer 0 cannot be better."""
+    result = probe_pairs(elmo, language)
+    table = Table("", *(f"layer {layer}" for layer in range(elmo.layers)))
+    told = [f"{sum(word.margins[la] > 0 for word in result.words)} of {len(result.words)}" for la in layers(elmo)]
+    table.add_row("words told apart", "(by chance: half)", *told)
+    right = [f"{share:.0%} of {result.questions}" for share in result.by_layer[1:]]
+    table.add_row("contexts nearer to their own sense", "(by chance: half)", *right)
     console.print(table)
-    top = elmo.layers - 1
-    for i in (0, 2):
-        console.print(f"  nearest to {word} {i + 1}, layer {top}:", highlight=False)
-        for near in nearest(elmo, marked[i], others, layer=top):
-            console.print(f"    {near.cosine:.3f}  {show(near.sentence)}", highlight=False)
-    console.print()
+    return result.words
+
+
+def layers(elmo: Elmo) -> range:
+    """Those that see the context; layer 0 sees the word alone, which is the same in all sentences."""
+    return range(1, elmo.layers)
+
+
+def show(console: Console, elmo: Elmo, pair: SensePair, score: PairScore, verdict: str) -> None:
+    console.print(f"\n[bold]{escape(pair.word)}[/], the first in the file that is {verdict}:", highlight=False)
+    for gloss, contexts in zip(pair.glosses, pair.contexts):
+        console.print(f"  {escape(gloss)}", highlight=False)
+        for context in contexts:
+            marked = escape(read_marked(elmo, context).marked)
+            console.print(f"    {marked}", highlight=False)
+    found = ", ".join(f"{score.margins[layer]:+.3f} at layer {layer}" for layer in layers(elmo))
+    console.print(f"  mean cosine within a sense, less that between the two: {found}", highlight=False)
 
 
 def main() -> None:
@@ -83,22 +58,24 @@ def main() -> None:
     folder = parser.parse_args().output
     console = Console(soft_wrap=True)
     folder.mkdir(exist_ok=True)
-    for name, words in CONTEXTS.items():
+    for language, name in MODELS.items():
         elmo = Elmo.from_pretrained(name)
-        console.print(f"[bold]{name}[/]: layer 0 knows the word alone, layers 1 and 2 know its context.\n")
-        text = HERE / f"sentences.{name[:2]}.txt"
-        others = [elmo.tokens(line) for line in text.read_text(encoding="utf-8").splitlines()]
-        for word, sentences in words.items():
-            compare(console, elmo, word, sentences, others)
+        console.print(f"[bold]{name}[/]: does it know which sense of a word is meant?\n")
+        words, pairs = count(console, elmo, language), read_pairs(language)
+        for verdict, right in (("told apart", True), ("not", False)):
+            chosen = next((i for i, word in enumerate(words) if (word.margins[-1] > 0) is right), None)
+            if chosen is not None:
+                show(console, elmo, pairs[chosen], words[chosen], verdict)
         vectors = folder / f"{name}.h5"
-        summary = embed_file(elmo, text, vectors, overwrite=True)
+        summary = embed_file(elmo, HERE / f"sentences.{language}.txt", vectors, overwrite=True)
         console.print(
-            f"Wrote {summary.tokens} tokens x {elmo.layers} layers x {elmo.width} numbers to {vectors}.\n",
+            f"\nWrote {summary.tokens} tokens x {elmo.layers} layers x {elmo.width} numbers to {vectors}.\n",
             highlight=False,
         )
     console.print(
         "Go on by hand:\n\n"
         '  .venv/bin/elmo similar "a \\[bank] of clouds" "a \\[bank] account" -m en-small\n'
+        "  .venv/bin/elmo probe pairs en -m en-small\n"
         "  .venv/bin/elmo embed examples/sentences.ko.txt -o mine.parquet -m ko-small\n",
         highlight=False,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,10 @@ import torch
 from elmokit import Elmo
 from elmokit.checkpoint import Checkpoint
 from elmokit.errors import UserError
-from elmokit.pretrain.adaptation import extend_vocabulary, word_counts
+from elmokit.pretrain.adaptation import extend_vocabulary, word_counts, words_before
+from elmokit.pretrain.comparison import compare, fewer_words
 from elmokit.pretrain.metrics import read_metrics
+from elmokit.pretrain.perplexity import perplexity, score
 from helpers.models import make_elmo
 from helpers.training import OPTIONS, made_up_text, make_corpus, make_trainer
 
@@ -33,6 +37,78 @@ def test_new_words_begin_as_the_unknown_word_and_old_ones_stay(tmp_path):
         extend_vocabulary(make_elmo().checkpoint, {}, most=1, min_count=1)
 
 
+@pytest.fixture
+def extended(tmp_path) -> tuple[Checkpoint, Checkpoint, dict[str, int]]:
+    """A model of few words, the same with words of another text added, and that text's counts."""
+    trainer = make_trainer(make_corpus(tmp_path, made_up_text(40)), vocabulary=9)
+    trainer.close()
+    torch.nn.init.normal_(trainer.model.head.bias)
+    counts = Counter(DOMAIN.split())
+    return trainer.model, extend_vocabulary(trainer.model, counts, most=3, min_count=2), counts
+
+
+DOMAIN = made_up_text(60, seed=9).replace("the", "qoph").replace("of", "zeta")
+
+
+def test_a_new_word_begins_with_its_share_of_the_unknown_words_probability(extended):
+    model, more, counts = extended
+    new = list(more.vocabulary)[len(model.vocabulary) :]
+    assert len(new) == 3
+    unknown = {word: count for word, count in counts.items() if word not in model.vocabulary}
+    total = sum(unknown.values()) + 1  # and one for the words that the text does not hold
+    shares = {word: count / total for word, count in unknown.items() if word in new}
+    rest = 1 - sum(shares.values())
+    h = torch.randn(20, 8, dtype=torch.float64)
+    untouched, extended_p = (checkpoint.head.double()(h).exp() for checkpoint in (model, more))
+    expected = untouched.clone()
+    expected[:, 2] *= rest
+    torch.testing.assert_close(extended_p[:, : len(model.vocabulary)], expected)
+    for word, share in shares.items():
+        torch.testing.assert_close(extended_p[:, more.vocabulary.id(word)], untouched[:, 2] * share)
+
+
+def test_before_is_the_untouched_model_with_a_new_word_as_unknown_times_its_share(extended):
+    model, more, counts = extended
+    assert words_before(more) == len(model.vocabulary)
+    assert words_before(model) == len(model.vocabulary)
+    unknown = {word: count for word, count in counts.items() if word not in model.vocabulary}
+    total = sum(unknown.values()) + 1
+    new = set(more.vocabulary) - set(model.vocabulary)
+    share = {word: unknown[word] / total for word in new}
+    rest = 1 - sum(share.values())
+    text = [line.split() for line in DOMAIN.splitlines()]
+    text[3].append("nowhere")
+    lines = [
+        [
+            value + (math.log(share.get(token.token, rest)) if token.unknown else 0)
+            for token in sentence
+            for value in (token.forward, token.backward)
+            if value is not None
+        ]
+        for sentence in score(model, text)
+    ]
+    numbers = [value for line in lines for value in line]
+    expected = math.exp(-sum(numbers) / len(numbers))
+    assert perplexity(more, text, state="zero").mean == pytest.approx(expected, rel=1e-5)
+    whole, known = compare(more, more, {"domain": text}, lambda progress: None)
+    assert (whole.words, known.words) == (len(more.vocabulary), len(model.vocabulary))
+    assert whole.before == whole.after == perplexity(more, text)
+    untouched = perplexity(model, text)
+    assert known.before == pytest.approx(untouched, rel=1e-5)
+    assert whole.before.mean > untouched.mean
+
+
+def test_words_that_are_told_apart_no_more_are_together_with_the_unknown_word(extended):
+    _, more, _ = extended
+    head, count = more.head.double(), 5
+    h = torch.randn(7, 8, dtype=torch.float64)
+    p, fewer = head(h).exp(), fewer_words(more, count).head(h).exp()
+    assert fewer.shape == (7, count)
+    assert torch.equal(fewer[:, [0, 1, 3, 4]], p[:, [0, 1, 3, 4]])
+    torch.testing.assert_close(fewer[:, 2], p[:, 2] + p[:, count:].sum(dim=1))
+    torch.testing.assert_close(fewer.sum(dim=1), torch.ones(7, dtype=torch.float64))
+
+
 def test_new_words_leave_the_map_before_the_softmax_as_it_is(tmp_path):
     corpus = make_corpus(tmp_path, "the the the of neu neu selten\n")
     trainer = make_trainer(corpus, vocabulary=4, min_count=1, softmax_width=5)
@@ -42,8 +118,8 @@ def test_new_words_leave_the_map_before_the_softmax_as_it_is(tmp_path):
     assert torch.equal(more.head.projection_weight, model.head.projection_weight)
     assert more.head.projection_weight is not model.head.projection_weight
     h = torch.randn(3, 8)
-    before, after = model.head(h), more.head(h)  # the same odds among the words that both know
-    torch.testing.assert_close(after[:, :4] - after[:, :1], before - before[:, :1])
+    before, after = model.head(h), more.head(h)
+    torch.testing.assert_close(after[:, [0, 1, 3]], before[:, [0, 1, 3]])
 
 
 def test_finetuning_keeps_a_softmax_of_another_width(elmo_command):
@@ -97,8 +173,6 @@ def test_finetuning_learns_a_domain(elmo_command):
     before, after = Checkpoint.load("tuned/start"), Checkpoint.load("tuned/model")
     assert {"zeta", "qoph"} <= set(after.vocabulary)
     assert before.digest != after.digest
-    from elmokit.pretrain.perplexity import perplexity
-
     text = [line.split() for line in Path("domain.txt").read_text().splitlines()]
     assert perplexity(after, text).mean < 0.7 * perplexity(before, text).mean
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 
 import h5py
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from elmokit import Elmo
 from elmokit.checkpoint import Checkpoint
+from elmokit.errors import UserError
 from elmokit.formats.bilm_hdf5 import read_bilm, write_bilm
 from elmokit.text.batches import pad
 from elmokit.text.characters import ByteMapper, LexiconMapper
@@ -142,7 +144,7 @@ def edited(options, change):
         (lambda t: t["lstm"].update(use_skip_conections=True), "did you mean 'use_skip_connections'"),
         (lambda t: t["char_cnn"].update(activation="gelu"), "expected relu or tanh, found 'gelu'"),
         (lambda t: t["char_cnn"].update(n_characters=300), "expected 261 or 262, found 300"),
-        (lambda t: t["char_cnn"].update(filters=[[1]]), "not enough values"),
+        (lambda t: t["char_cnn"].update(filters=[[1]]), "filters: expected pairs of a width and a count"),
         (lambda t: t.update(bidirectional=False), "expected a bidirectional model"),
         (lambda t: t["lstm"].update(projection_dim=9), r"expected shape \(18, 9\), found \(18, 8\)"),
         (lambda t: t["lstm"].update(n_layers=3), "expected RNN_0/RNN/MultiRNNCell/Cell2"),
@@ -197,3 +199,72 @@ def test_a_model_that_the_format_cannot_hold_is_refused(tmp_path):
     with pytest.raises(ValueError, match="UTF-8 bytes only"):
         write_bilm(checkpoint, tmp_path / "o.json", tmp_path / "w.hdf5")
     assert list(tmp_path.iterdir()) == []
+
+
+def replaced(weights, make):
+    """The file with `make(file, shape)` in place of its first array."""
+    with h5py.File(weights, "r+") as file:
+        shape = file["char_embed"].shape
+        del file["char_embed"]
+        make(file, shape)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda f, _: f.create_dataset("char_embed", (10**9,), "f4"), "expected 4,000,000,000 bytes"),
+        (lambda f, _: f.create_dataset("char_embed", (10**12,), "f4"), "expected 4,000,000,000,000 bytes"),
+        (lambda f, s: f.create_dataset("char_embed", s, "f4"), "bytes for .* found 0"),
+        (
+            lambda f, s: f.create_dataset("char_embed", data=np.ones(s, "f4"), compression="gzip"),
+            r"chunks \(gzip\)",
+        ),
+        (lambda f, s: f.create_dataset("char_embed", s, "f4", external=[("x", 0, 9999)]), "in other files"),
+        (lambda f, _: f.__setitem__("char_embed", h5py.ExternalLink("x.h5", "/x")), "a link to elsewhere"),
+        (lambda f, _: f.__setitem__("char_embed", h5py.SoftLink("/CNN/W_cnn_0")), "a link to elsewhere"),
+        (lambda f, _: f.__setitem__("char_embed", h5py.SoftLink("/char_embed")), "a link to elsewhere"),
+        (lambda f, _: f.create_group("char_embed"), "expected an array, found a group"),
+        (lambda f, _: f.__setitem__("CNN/loop", f["/"]), "expected char_embed .* found none"),
+    ],
+)
+def test_weights_that_the_file_itself_does_not_hold_are_refused_unread(published_pair, make, message):
+    """External storage, external and soft links, arrays of 10^12 numbers that were never written."""
+    replaced(published_pair[1], make)
+    with pytest.raises(UserError, match=message):
+        read_bilm(*published_pair)
+
+
+def test_damaged_hdf5_weights_are_a_message(published_pair):
+    """Sixty damaged copies: h5py raises RuntimeError, KeyError, TypeError and others, a user sees none of them."""
+    weights, rng, refused = published_pair[1], random.Random(0), 0
+    whole = weights.read_bytes()
+    for _ in range(60):
+        content = bytearray(whole)
+        for _ in range(rng.choice((1, 8, 64))):
+            at = rng.randrange(len(content) // 2)  # where headers are
+            content[at : at + 4] = rng.randbytes(4)
+        weights.write_bytes(content)
+        try:
+            read_bilm(*published_pair)
+        except UserError:
+            refused += 1
+    assert refused > 20
+
+
+@pytest.mark.parametrize("value", [10**9, 2**62, 10**30, float("inf"), float("nan"), -1, True, "2", [2], {}])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        *(("lstm", key) for key in ("n_layers", "dim", "projection_dim", "cell_clip", "proj_clip")),
+        *(("char_cnn", key) for key in ("filters", "embedding", "n_highway", "max_characters_per_token")),
+    ],
+)
+def test_sizes_and_types_in_options_that_cannot_be_are_refused_before_anything_is_made(
+    published_pair, keys, value
+):
+    if keys[1].endswith("clip") and type(value) is int and value > 0:
+        pytest.skip("a bound that never bounds")
+    edited(published_pair[0], lambda t: t[keys[0]].update({keys[1]: value}))
+    with pytest.raises(UserError) as error:
+        read_bilm(*published_pair)
+    assert len(str(error.value)) < 400

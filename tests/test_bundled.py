@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import shutil
 import socket
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from elmokit import Elmo, sources
+from elmokit.analysis.probes.pairs import probe_pairs
 from elmokit.checkpoint import HEAD, read_config
 from elmokit.sources import bundled as bundled_models
 from elmokit.sources.catalogue import describe, languages, list_models
@@ -152,3 +154,21 @@ def test_what_is_really_bundled(name, tmp_path, monkeypatch):
     assert languages(card)
     vectors = Elmo(checkpoint).embed(["He sat on the bank of the river .", "밥을 먹었다 ."], layers="mean")
     assert all(np.isfinite(vector).all() and vector.any() for vector in vectors)
+
+
+def test_the_demo_counts_all_word_pairs_and_shows_the_first_right_and_the_first_wrong(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("sys.argv", ["contexts.py", "--output", str(tmp_path / "out")])
+    monkeypatch.setenv("COLUMNS", "200")
+    runpy.run_path(str(Path(__file__).parents[1] / "examples" / "contexts.py"), run_name="__main__")
+    shown = capsys.readouterr().out
+    for language in ("en", "ko"):
+        result = probe_pairs(f"{language}-small", language)
+        told = [word.margins[-1] > 0 for word in result.words]
+        assert result.told_apart[-1] == sum(told) / len(told)
+        assert f"{sum(told)} of {len(told)}" in shown
+        right, wrong = (result.words[told.index(answer)].word for answer in (True, False))
+        assert f"{right}, the first in the file that is told apart:" in shown
+        assert f"{wrong}, the first in the file that is not:" in shown
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"en-small.h5", "ko-small.h5"}

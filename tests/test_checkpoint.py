@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import pickle
@@ -15,8 +16,10 @@ from hypothesis import strategies as st
 
 from elmokit import Elmo
 from elmokit.checkpoint import Checkpoint, config_digest
+from elmokit.config import parse_json
+from elmokit.errors import UserError
 from elmokit.model.language_head import LanguageHead
-from elmokit.text.vocabulary import Vocabulary
+from elmokit.text.vocabulary import Vocabulary, make_mapper
 from helpers.models import SENTENCES, make_elmo, small_config
 
 
@@ -247,3 +250,71 @@ def test_a_mapper_whose_ids_the_encoder_has_no_rows_for_is_refused(model_folder)
     reseal(model_folder, "mapper.json")
     with pytest.raises(ValueError, match="tables of 262 characters and 0 words, its mapper makes ids for 0 and 5"):
         Checkpoint.load(model_folder)
+
+
+def sealed_again(folder, name, *keys, value):
+    """A value of config.json or another file changed, and all digests right."""
+    config = json.loads((folder / "config.json").read_text())
+    table = config if name == "config.json" else json.loads((folder / name).read_text())
+    inner = table
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    if name != "config.json":
+        content = json.dumps(table).encode()
+        (folder / name).write_bytes(content)
+        config["files"][name] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    (folder / "config.json").write_text(json.dumps({**config, "sha256": config_digest(config)}))
+
+
+@pytest.mark.parametrize("value", [10**9, 2**62, 10**30, float("inf"), -1, True, "2", [2], {}])
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        *(("config.json", ("model", "lstm", key)) for key in ("layers", "cells", "width")),
+        *(("config.json", ("model", "encoder", key)) for key in ("highway", "embedding", "filters", "words")),
+        ("config.json", ("softmax_width",)),
+        ("config.json", ("files",)),
+        ("mapper.json", ("max_characters_per_token",)),
+        ("tokenizer.json", ("name",)),
+    ],
+)
+def test_sizes_and_types_that_cannot_be_are_refused_before_anything_is_made(model_folder, name, keys, value):
+    """lstm.layers = 10^9 did not end, max_characters_per_token = 2^31 asked for 96 GB."""
+    sealed_again(model_folder, name, *keys, value=value)
+    with pytest.raises(UserError) as error:
+        Elmo.from_pretrained(model_folder).embed(["a"])
+    assert len(str(error.value)) < 400
+
+
+def test_weights_larger_than_the_config_asks_for_are_not_read(model_folder):
+    os.truncate(model_folder / "model.safetensors", 50 << 30)  # sparse: it takes no room
+    sealed_again(model_folder, "config.json", "files", "model.safetensors", "bytes", value=50 << 30)
+    with pytest.raises(UserError, match=r"model.safetensors: expected no more than .* found 53,687,091,200"):
+        Checkpoint.load(model_folder)
+
+
+@pytest.mark.parametrize("depth", [100, 900, 100_000])
+def test_json_nested_deep_is_a_message(model_folder, depth):
+    for name in ("config.json", "mapper.json"):
+        content = b'{"kind": ' + b"[" * depth + b"]" * depth + b"}"
+        with pytest.raises(UserError, match=f"{name}: .*within one another"):
+            parse_json(content, model_folder / name)
+
+
+@pytest.mark.parametrize(
+    "mapper",
+    [
+        {"kind": []},
+        {"kind": "bytes", "max_characters_per_token": 5.5},
+        {"kind": "bytes", "published": "yes"},
+        {"kind": "words", "words": [1, 2]},
+        {"kind": "words", "words": "abc"},
+        {"kind": "lexicon", "characters": ["a"], "words": None},
+        {"kind": "lexicon", "characters": {"a": "b"}, "words": None},
+        {"kind": "lexicon", "characters": None},
+    ],
+)
+def test_wrong_types_in_a_mapper_are_a_message(mapper):
+    with pytest.raises(UserError, match=r"mapper|max_characters"):
+        make_mapper(mapper)

@@ -247,3 +247,16 @@ def test_what_the_machine_refused_is_one_line_and_no_bug(raising, error, line):
     assert (code, out) == (1, "")
     assert message.startswith(f"error: {line}")
     assert "bug" not in message
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_tokenizer_that_the_model_was_not_trained_with_is_warned_of_once(elmo_command, tmp_path):
+    (tmp_path / "text.txt").write_text("He sat .\nShe ran .\n")
+    command = ("embed", "text.txt", "-m", "en-small", "-o")
+    code, _, err = elmo_command(*command, "korean.npz", "--tokenizer", "korean")
+    assert code == 0, err
+    assert err.count("warning: tokenizer 'korean': this model was trained with 'words'") == 1
+    assert "UserWarning" not in err
+    code, _, err = elmo_command(*command, "tokenized.npz", "--tokenizer", "whitespace")
+    assert code == 0
+    assert "warning" not in err

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
+from elmokit.errors import UserError
+from elmokit.text import corpus as corpus_module
 from elmokit.text.corpus import CorpusReader, Line, LineReader, expand_sources, read_lines
 
 TEXT = "one\n\n밥 😀\r\nlast without an end".encode()
@@ -140,6 +142,32 @@ def test_a_very_long_line(tmp_path):
     (tmp_path / "t.txt").write_text(text + "\nnext\n", encoding="utf-8")
     lines = read(tmp_path / "t.txt")
     assert [len(line.text) for line in lines] == [20_000_000, 4]
+
+
+def test_a_line_longer_than_the_limit_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
+    """A small .gz may hold one line of gigabytes; how long a line may be, a flag says."""
+    monkeypatch.setattr(corpus_module, "LONGEST_LINE", 5000)
+    with gzip.open(tmp_path / "t.txt.gz", "wb") as file:
+        file.write(b"short\n" + b"x" * 20_000_000)
+    with LineReader(tmp_path / "t.txt.gz") as reader:
+        with pytest.raises(
+            UserError, match=r"t.txt.gz, line 2: expected lines of 5,000 bytes at most.*--longest-line"
+        ):
+            list(reader)
+        assert reader._raw.tell() < 20_000
+    monkeypatch.setenv("ELMO_LONGEST_LINE", "30000000")
+    assert [len(line.text) for line in read(tmp_path / "t.txt.gz")] == [5, 20_000_000]
+    monkeypatch.setenv("ELMO_LONGEST_LINE", "many")
+    with pytest.raises(UserError, match="ELMO_LONGEST_LINE: expected a number of bytes, found 'many'"):
+        read(tmp_path / "t.txt.gz")
+
+
+def test_the_flag_of_the_longest_line(elmo_command, tmp_path, monkeypatch):
+    monkeypatch.setenv("ELMO_LONGEST_LINE", "")  # put back afterwards
+    (tmp_path / "t.txt").write_text("one two three four\n")
+    code, _, err = elmo_command("--longest-line", 9, "embed", "t.txt", "-o", "v.npz", "-m", "en-small")
+    assert code == 1
+    assert "line 1: expected lines of 9 bytes at most" in err
 
 
 def write_parquet(path, **columns):

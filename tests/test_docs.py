@@ -20,6 +20,8 @@ RUN = [
     "docs/guides/embedding.md",
     "docs/guides/own-model.md",
     "docs/guides/formats.md",
+    "docs/guides/from-allennlp.md",
+    "docs/guides/tables.md",
     "docs/guides/new-task.md",
     "docs/ko/elmo.md",
     "docs/ko/using-in-tasks.md",

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmokit import Elmo, ScalarMix
+from elmokit import Elmo, ScalarMix, score
 from helpers.models import SENTENCES, make_elmo
 
 ELMO = make_elmo(batch_tokens=40)  # small: several batches and windows even for a few sentences
@@ -171,6 +171,21 @@ def test_another_tokenizer_can_be_used():
         make_elmo(tokenizer="chars")
     with pytest.raises(ValueError, match="batch_tokens"):
         make_elmo(batch_tokens=0)
+
+
+def test_another_tokenizer_than_the_models_comes_with_a_warning():
+    with pytest.warns(UserWarning, match="tokenizer 'korean': this model was trained with 'words'") as caught:
+        Elmo.from_pretrained("en-small", tokenizer="korean")
+    assert [warning.filename for warning in caught] == [__file__]  # about the line of whoever asked for it
+    with pytest.warns(UserWarning, match="trained with 'words'"):
+        list(score("en-small", ["He sat ."], tokenizer="korean"))
+
+
+@pytest.mark.parametrize("tokenizer", [None, "words", "whitespace"])
+def test_no_warning_of_the_models_own_tokenizer_nor_of_text_that_is_tokenized(tokenizer, recwarn):
+    Elmo.from_pretrained("en-small", tokenizer=tokenizer)
+    make_elmo(tokenizer=tokenizer)  # trained on tokens that somebody else made: who knows which
+    assert not list(recwarn)
 
 
 def test_threads_agree():

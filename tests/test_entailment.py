@@ -13,6 +13,7 @@ from elmokit.tasks.entailment.pairs import Pair
 from elmokit.tasks.entailment.task import Entailment
 from elmokit.tasks.inputs import InputConfig, WordTable
 from elmokit.tasks.model import TaskModel
+from elmokit.text.columns import Columns
 from helpers.models import make_elmo
 
 FIXTURE = Path(__file__).parent / "tasks" / "entailment.jsonl"
@@ -130,3 +131,16 @@ def test_settings_are_checked():
         EsimSettings(cells=0)
     with pytest.raises(ValueError, match="dropout"):
         EsimSettings(dropout=1.0)
+
+
+def test_tables_have_two_columns_of_texts(tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text("h,p,gold\nIt rains,It is wet,1\nIt snows,It is hot,-\nIt rains,It is dry,0\n")
+    columns = Columns(("p", "h"), "gold")
+    first, second = Entailment.read_table(path, columns)
+    assert (first.premise, first.hypothesis, first.label) == (["It", "is", "wet"], ["It", "rains"], "1")
+    assert second.where == "pairs.csv:4"
+    assert Entailment.read(path)[0].premise == ["It", "rains"]  # in their order
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"p": "It is", "h": "It", "gold": true}\n')
+    assert Entailment.read_table(path, columns)[0].label == "true"

@@ -41,14 +41,18 @@ def test_finetuning_compares_before_and_after(base):
     held_out = Corpus.open("tuned/corpus/held-out")
     domain = [held_out.words(i) for i in range(held_out.sentences)]
     texts = {"domain, held out": domain, "general (text.txt)": general}
-    assert [comparison.text for comparison in tuned.comparisons] == list(texts)
-    for name, first, second in tuned.comparisons:
-        assert (first, second) == (perplexity(before, texts[name]), perplexity(after, texts[name]))
+    words = [len(after.vocabulary), len(base.checkpoint.vocabulary)]
+    assert [(c.text, c.words) for c in tuned.comparisons] == [(name, count) for name in texts for count in words]
+    for name, first, second, count in tuned.comparisons:
+        if count == words[0]:
+            assert (first, second) == (perplexity(before, texts[name]), perplexity(after, texts[name]))
+        else:
+            assert first == pytest.approx(perplexity(base, texts[name]), rel=1e-5)
     assert tuned.comparisons[0].after.mean < tuned.comparisons[0].before.mean
     assert [event.fraction for event in events if event.stage == "comparing"] == [0, 0.5, 1]
     assert next(event.plan for event in events if event.plan).lstm == base.bilm.config.lstm  # not the recipe's
     again = finetune(base, "domain.txt", out="tuned", new_words=5, **TUNING)
-    assert (again.step, len(again.comparisons)) == (tuned.step, 1)
+    assert (again.step, len(again.comparisons)) == (tuned.step, 2)
 
 
 def test_finetuning_resumes_with_the_budget_that_is_given(base, elmo_command):

@@ -17,6 +17,7 @@ ORDER = [
     "errors",
     "progress",
     "data",
+    "regular",
     "config",
     "lock",
     "atomic",

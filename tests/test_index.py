@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import json
 import lzma
 import os
@@ -334,6 +335,22 @@ def test_the_commands_refuse(tmp_path, command, model_folder, corpus):
     none = command("search", tmp_path / "index", "a [play]", "-m", model_folder)
     assert isinstance(none.exception, ValueError)
     assert "not an index" in str(none.exception)
+
+
+def test_index_build_on_a_full_disk_is_an_os_error(tmp_path, corpus):
+    """LanceDB only writes of it. No file may be larger than 4 kB here, which is as good as a full disk."""
+    make_elmo(small_config()).save(tmp_path / "model")
+    script = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "from elmokit.analysis.contexts.index import ContextIndex\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "try: ContextIndex.build(sys.argv[1], [sys.argv[2]], sys.argv[3])\n"
+        "except OSError as error: print(error.errno, error.filename)\n"
+    )
+    arguments = [tmp_path / "model", corpus, tmp_path / "index"]
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True)
+    assert done.stdout.split() == [str(errno.EFBIG), str(tmp_path / "index")], done.stderr
+    assert not list(tmp_path.glob("*index*"))
 
 
 def test_the_index_keeps_its_log_lines_to_itself():

@@ -22,6 +22,7 @@ from elmokit.embed.outputs import WRITERS
 from elmokit.embed.scratch import Scratch
 from elmokit.embed.vectors import open_vectors
 from elmokit.errors import UserError
+from elmokit.text.columns import Columns
 from helpers.models import make_elmo
 
 SUFFIXES = [".h5", ".npz", ".safetensors", ".parquet"]
@@ -469,3 +470,52 @@ def test_a_vector_file_that_is_none(tmp_path):
     (tmp_path / "out.txt").write_text("x")
     with pytest.raises(ValueError, match=r"expected .h5"):
         open_vectors(tmp_path / "out.txt")
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "reviews.csv"
+    rows = '1,"He sat, ""on"" the\nbank .",a\n2,,b b\n3,밥을 먹었다 😀,c c\n' * 20
+    path.write_text("id,review,note\n" + rows, encoding="utf-8")
+    return path
+
+
+def test_a_table_is_embedded_row_by_row_without_its_header(tmp_path, table):
+    summary = run(table, tmp_path / "out.npz")
+    found = list(open_vectors(tmp_path / "out.npz"))
+    assert (summary.sentences, len(found)) == (60, 60)
+    assert [sentence.line for sentence in found] == list(range(1, 61))
+    assert [sentence.text for sentence in found[:3]] == ['He sat, "on" the bank .', "", "밥을 먹었다 😀"]
+    assert found[1].tokens == []
+    np.testing.assert_array_equal(found[0].vectors, small_elmo().embed(['He sat, "on" the bank .'])[0])
+    run(table, tmp_path / "split.npz", split=True)
+    assert {sentence.line for sentence in open_vectors(tmp_path / "split.npz")} == {
+        i for i in range(1, 61) if i % 3 != 2
+    }
+
+
+def test_a_table_that_was_interrupted_gives_the_same_bytes_and_only_with_the_same_column(
+    tmp_path, table, monkeypatch
+):
+    run(table, tmp_path / "whole.npz", columns=Columns(("review",)))
+    output = tmp_path / "out.npz"
+    for appended in (7, 20):
+        with monkeypatch.context() as patch:
+            stop_after(patch, appended)
+            with pytest.raises(Stop):
+                run(table, output, columns=Columns(("review",)))
+    for other in (Columns(("note",)), Columns(("2",), header=False)):
+        with pytest.raises(UserError, match="was begun with other settings"):
+            run(table, output, columns=other)
+    assert run(table, output, columns=Columns(("2",))).resumed_at > 0  # the same column
+    assert output.read_bytes() == (tmp_path / "whole.npz").read_bytes()
+
+
+def test_one_call_takes_a_column(tmp_path, table):
+    elmo = small_elmo()
+    embed_file(elmo, table, tmp_path / "a.npz", text_column="note", pooling="mean")
+    assert next(iter(open_vectors(tmp_path / "a.npz"))).text == "a"
+    plain = tmp_path / "plain"
+    plain.write_bytes(table.read_bytes())
+    embed_file(elmo, plain, tmp_path / "b.npz", text_column=3, table_format="csv", pooling="mean")
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmokit.checkpoint import Checkpoint
+from elmokit.errors import UserError
 from elmokit.formats.many_langs import read_lexicon, read_many_langs
 from elmokit.text.batches import pad
 from helpers.many_langs_reference import (
@@ -288,4 +290,49 @@ class TestPickles:
         folder = make_folder(tmp_path, configuration())
         torch.save(torch.zeros(3), folder / "encoder.pkl")
         with pytest.raises(ValueError, match=r"encoder\.pkl: .*found Tensor"):
+            read_many_langs(folder)
+
+
+def hidden_key() -> bytes:
+    """A pickle of some hundred bytes whose one key would take 2^60 steps to hash."""
+    key: object = "x"
+    for _ in range(60):
+        key = (key, key)
+    headers = b"".join(pickle.dumps(each, 2) for each in (torch.serialization.MAGIC_NUMBER, 1001, {}))
+    return headers + b"\x80\x02}" + pickle.dumps(key, 2)[2:-1] + b"K\x01s." + pickle.dumps([], 2)
+
+
+class TestHostilePickles:
+    def test_numbers_that_the_file_does_not_hold_are_not_made(self, tmp_path):
+        """A tensor of stride 0 has 10^9 numbers in 617 bytes."""
+        folder = make_folder(tmp_path, configuration())
+        torch.save(
+            {"forward_layer_0.input_linearity.weight": torch.zeros(1).expand(10**9)}, folder / "encoder.pkl"
+        )
+        with pytest.raises(UserError, match="expected 4,000,000,000 bytes for its tensors, found a file of"):
+            read_many_langs(folder)
+
+    def test_an_archive_that_unpacks_to_more_than_it_is_is_refused_unread(self, tmp_path):
+        folder = make_folder(tmp_path, configuration())
+        plain = zipfile.ZipFile(folder / "encoder.pkl")
+        members = {name: plain.read(name) for name in plain.namelist()}
+        with zipfile.ZipFile(folder / "encoder.pkl", "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in members.items():
+                archive.writestr(name, content + (bytes(10**7) if name.endswith("/0") else b""))
+        with pytest.raises(UserError, match="expected members no larger than the file"):
+            read_many_langs(folder)
+
+    def test_a_key_that_takes_for_ever_to_hash_is_refused_unmade(self, tmp_path):
+        folder = make_folder(tmp_path, configuration())
+        (folder / "encoder.pkl").write_bytes(hidden_key())
+        with pytest.raises(UserError, match="found values of more than 1,000,000 parts"):
+            read_many_langs(folder)
+
+    @pytest.mark.parametrize("value", [10**9, 2**62, 10**30, float("inf"), -1, "2", [2]])
+    @pytest.mark.parametrize("key", ["n_highway", "max_characters_per_token", "char_dim", "word_dim", "filters"])
+    def test_sizes_that_cannot_be_are_refused_before_anything_is_made(self, tmp_path, key, value):
+        folder, config = make_folder(tmp_path, configuration()), configuration()
+        config["token_embedder"][key] = value
+        (folder / "config.json").write_text(json.dumps(config))
+        with pytest.raises(UserError):
             read_many_langs(folder)

@@ -179,8 +179,8 @@ def test_text_is_taken_apart_and_tokens_are_normalized():
 
 @settings(max_examples=25, deadline=None)
 @given(SENTENCE, SENTENCE)
-def test_fill_is_the_score_of_each_filled_sentence(left, right):
-    found = fill(MODEL, [*left, "___", *right], top=1000)
+def test_fill_is_the_score_of_each_filled_sentence_less_that_of_the_word_alone(left, right):
+    found = fill(MODEL, [*left, "___", *right], top=1000, punctuation=True)
     assert sorted(candidate.word for candidate in found) == sorted(WORDS)
     assert sum(candidate.probability for candidate in found) == pytest.approx(1)
     assert [c.probability for c in found] == sorted((c.probability for c in found), reverse=True)
@@ -189,17 +189,44 @@ def test_fill_is_the_score_of_each_filled_sentence(left, right):
         filled = scores[len(left) + 1]  # what stands in the gap is never seen by its own prediction
         assert candidate.forward == pytest.approx(filled.forward, abs=1e-5)
         assert candidate.backward == pytest.approx(filled.backward, abs=1e-5)
-        together[candidate.word] = math.exp(filled.forward + filled.backward)
+        place = WORDS.index(candidate.word) + 1
+        alone = math.log((place + 1) / place) ** 0.75  # log-uniform: the most frequent word has place 1
+        together[candidate.word] = math.exp(filled.forward + filled.backward) / alone
     for candidate in found:
         assert candidate.probability == pytest.approx(together[candidate.word] / sum(together.values()), rel=1e-4)
-    assert fill(MODEL, [*left, "___", *right], top=3) == found[:3]
+    assert fill(MODEL, [*left, "___", *right], top=3, punctuation=True) == found[:3]
+    words = fill(MODEL, [*left, "___", *right], top=1000)
+    assert [c.word for c in words] == [c.word for c in found if c.word != "."]
+    assert sum(candidate.probability for candidate in words) == pytest.approx(1)
 
 
-def test_of_equal_candidates_the_more_frequent_comes_first():
+def test_of_candidates_that_fit_equally_well_the_rarer_says_more():
     model = make_model()
     torch.nn.init.zeros_(model.head.weight)
     torch.nn.init.zeros_(model.head.bias)
-    assert [candidate.word for candidate in fill(model, "the ___ .", top=4)] == WORDS[:4]
+    rare_first = [word for word in reversed(WORDS) if word != "."]
+    assert [candidate.word for candidate in fill(model, "the ___ .", top=4)] == rare_first[:4]
+
+
+def test_fill_offers_punctuation_on_request_only():
+    model = make_model([",", "..", "7", "a", '"'], published=False)
+    assert {c.word for c in fill(model, "He ___ .")} == {"7", "a"}
+    assert {c.word for c in fill(model, "He ___ .", punctuation=True)} == {",", "..", "7", "a", '"'}
+    assert fill(make_model([",", ".."], published=False), "He ___ .") == []
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        ("en-small", "He went to the ___ ."),
+        ("en-small", "She ___ him a letter ."),
+        ("ko-small", "나는 ___ 먹었다 ."),
+    ],
+)
+def test_fill_puts_a_word_first_and_not_what_is_frequent_everywhere(model, sentence):
+    words = [candidate.word for candidate in fill(model, sentence, top=5)]
+    assert all(word.isalpha() for word in words)
+    assert not {"the", "of", "a", "그", "이"} & set(words)
 
 
 def test_a_vocabulary_larger_than_memory_is_scored_in_chunks(monkeypatch):

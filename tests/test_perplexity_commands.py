@@ -70,7 +70,7 @@ def test_perplexity_options(elmo_command):
     assert (facts["sentences"], facts["predictions"]) == (2, 4 + 7)
     code, _, err = elmo_command("perplexity", "-m", "model", "paragraph.txt", "--on-bad-line", "skip")
     assert code == 0
-    assert "skipped 1 lines that are not UTF-8" in err
+    assert "skipped 1 lines that cannot be read" in err
 
 
 def test_score_prints_columns_or_json_a_sentence(elmo_command):
@@ -107,7 +107,7 @@ def test_files_are_told_of_as_they_are_read(elmo_command):
     found = elmokit.perplexity_of_files("model", ["bad.txt"], on_bad_line="skip", on_progress=events.append)
     assert [event.perplexity.sentences for event in events[:-1]] == [1, 2]
     assert events[-2].perplexity == found
-    assert events[-1].message == "skipped 1 lines that are not UTF-8"
+    assert events[-1].message == "skipped 1 lines that cannot be read"
     assert all(event.stage == "measuring" and 0 < event.fraction <= 1 for event in events)
     assert elmokit.perplexity_of_files("model", "bad.txt", on_bad_line="skip", limit=1) == events[0].perplexity
 
@@ -119,6 +119,10 @@ def test_fill_prints_candidates(elmo_command):
     assert [row["probability"] for row in json.loads(out)] == pytest.approx([c.probability for c in expected])
     _, out, _ = elmo_command("fill", "He sat on the ___ .", "-m", "model", "--top", "99")
     assert all(word in out for word in WORDS)  # [x] as well: it is no markup
+    _, out, _ = elmo_command("fill", "He ___ .", "-m", "model", "--top", "99", "--punctuation", "--json")
+    assert {row["word"] for row in json.loads(out)} == set(WORDS)
+    _, out, _ = elmo_command("fill", "He ___ .", "-m", "model", "--top", "99", "--json")
+    assert {row["word"] for row in json.loads(out)} == set(WORDS) - {"."}
 
 
 @pytest.mark.parametrize("command", ["perplexity", "score", "fill"])

@@ -94,7 +94,7 @@ def test_lines_that_are_skipped_are_told(text):
     pretrain("bad.txt", out="run", tokens=300, on_bad_line="skip", **OPTIONS, on_progress=events.append)
     first = next(event for event in events if event.message)
     assert (first.stage, first.fraction) == ("reading", 1.0)
-    assert [event.message for event in events if event.message] == ["skipped 2 lines that are not UTF-8"]
+    assert [event.message for event in events if event.message] == ["skipped 2 lines that cannot be read"]
 
 
 def test_called_again_a_finished_run_is_only_opened(text):

@@ -17,7 +17,7 @@ from elmokit.analysis.contexts.occurrences import (
     occurrences_in_text,
 )
 from elmokit.analysis.contexts.polysemy import polysemy, principal_plane, separation, view_word
-from elmokit.analysis.probes.sense_corpus import read_senses
+from elmokit.analysis.probes.sense_corpus import read_senses, sense_in_words
 from elmokit.cli.polysemy import polysemy as polysemy_command
 from elmokit.progress import Progress
 from elmokit.text.tokens import make_tokenizer
@@ -125,8 +125,8 @@ def test_in_pairs(tmp_path):
 def test_in_a_tagged_corpus(tagged):
     read = read_senses(tagged)
     found = occurrences_in_tagged(read, "Bank")
-    assert [o.sense for o in found] == [f"{key} (noun)" for key in (RIVER, RIVER, MONEY, MONEY)]
-    assert found[0] == Occurrence(["river", "bank", "."], 1, 2, f"{RIVER} (noun)")
+    assert [o.sense for o in found] == ["noun: object 2", "noun: object 2", "noun: group", "noun: group"]
+    assert found[0] == Occurrence(["river", "bank", "."], 1, 2, "noun: object 2", RIVER)
     assert occurrences_in_tagged(read, "bank", limit=2, seed=3) == occurrences_in_tagged(
         read, "bank", limit=2, seed=3
     )
@@ -134,6 +134,33 @@ def test_in_a_tagged_corpus(tagged):
         occurrences_in_tagged(read, "banks")
     with pytest.raises(ValueError, match="as a dictionary has it"):
         occurrences_in_tagged(read, "zzzz")
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("bank%1:17:01::", "noun: object 2"),
+        ("bank%1:14:00::", "noun: group"),
+        ("play%1:10:01::", "noun: communication 2"),
+        ("play%2:33:00::", "verb: competition"),
+        ("able%5:00:00:capable:00", "adj: any, like capable"),
+        ("quickly%4:02:00::", "adv: any"),
+        ("worn%3:44:00::", "adj: participle"),
+        ("bank%9:17:01::", "bank%9:17:01::"),
+        ("bank%1:77:01::", "bank%1:77:01::"),
+        ("no key", "no key"),
+    ],
+)
+def test_a_sense_key_is_shown_in_words(key, words):
+    assert sense_in_words(key) == words
+
+
+def test_two_forms_without_context_are_two_points():
+    two = np.random.default_rng(0).normal(size=(2, 512)).astype(np.float32)[[0, 1, 1, 0, 1, 1, 1]]
+    points, variance = principal_plane(two)
+    assert not points[:, 1].any()
+    assert np.ptp(points[[0, 3], 0]) == pytest.approx(0, abs=1e-9)
+    assert variance == pytest.approx(1)
 
 
 def test_a_model_that_sees_the_word_before(tagged):
@@ -146,19 +173,21 @@ def test_a_model_that_sees_the_word_before(tagged):
     exhibit = result.exhibit()
     assert [row[1] for row in exhibit.rows] == [pytest.approx(33.3333), 100, pytest.approx(33.3333)]
     assert "Layer 0 sees the word alone: all occurrences are one point." in exhibit.notes
-    assert f"Senses: 1 {RIVER} (noun), 2; 2 {MONEY} (noun), 2." in exhibit.notes
+    assert "Sense 1, noun: object 2 (2): river [bank] ." in exhibit.notes
+    assert "Sense 2, noun: group (2): money [bank] ." in exhibit.notes
     assert exhibit.notes[-1].endswith("best at layer 1 (100.0%; layer 0 33.3%, chance 33.3%).")
     figure = exhibit.figure()
     assert [axes.get_title() for axes in figure.axes] == ["layer 0", "layer 1"]
     assert [axes.get_xlabel() for axes in figure.axes] == ["1st component"] * 2
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        f"1  {RIVER} (noun)",
-        f"2  {MONEY} (noun)",
+        "1  noun: object 2",
+        "2  noun: group",
     ]
     colours = {tuple(drawn.get_facecolor()[0]) for drawn in figure.axes[1].collections}
     assert len(colours) == 2
     listing = result.listing()
-    assert listing.rows[2][:3] == (3, f"{MONEY} (noun)", "money [bank] .")
+    assert listing.rows[2][:3] == (3, "noun: group", "money [bank] .")
+    assert [o["key"] for o in result.to_dict()["occurrences"]] == [RIVER, RIVER, MONEY, MONEY]
     assert len(listing.columns) == 3 + 2 * 2
 
 
@@ -181,7 +210,10 @@ def test_many_senses_and_none():
     model, word = Neighbours(), "w"
     many = [Occurrence([f"t{i}", word], 1, 2, f"s{i // 2}") for i in range(20)]
     exhibit = view_word(model, word, many).exhibit()
-    assert "6 s5, 2; 4 rarer, 8 together." in exhibit.notes[2]
+    assert "Sense 6, s5 (2): t10 [w]" in exhibit.notes
+    assert "Rarer senses: 4, 8 occurrences together." in exhibit.notes
+    long = [Occurrence([*"abcdefgh", word, *"ijklmnop"], 8, 9, "s")] * 2
+    assert "Sense 1, s (2): … c d e f g h [w] i j k l m n …" in view_word(model, word, long).exhibit().notes
     labels = [text.get_text() for text in exhibit.figure().legends[0].get_texts()]
     assert labels == [*(f"{i + 1}  s{i}" for i in range(6)), "rarer senses"]
     none = view_word(model, "a/b $c$", [Occurrence([f"t{i}", form], 1, 2) for i, form in enumerate("xyx")])

@@ -6,6 +6,7 @@ import inspect
 import json
 import lzma
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from elmokit.analysis.probes.pairs import correct_answers, probe_pairs, read_pai
 from elmokit.analysis.probes.tagging import Tagged, majority_accuracy, probe_tags, read_tagged
 from elmokit.analysis.sample import sample
 from elmokit.embed.arrays import token_vectors
+from elmokit.text.columns import Columns
 from helpers.senses import Neighbours, write
 
 CONLLU = """# sent_id = 1
@@ -151,10 +153,10 @@ def test_text_probe(tmp_path):
     ("text", "message"),
     [
         ("", "found none"),
-        ("id\tdocument\tlabel\n", "found none"),
-        ("id\tdocuments\tlabel\n1\ta\t0\n", "no column 'document' .*did you mean 'documents'"),
-        ("id\tdocument\tlabel\n1\ta b\n", "line 2: expected 3 columns, as in the header, found 2"),
-        ("id\tdocument\tlabel\n1\ta\t\n", "line 2: expected a label"),
+        ("id\tdocument\tlabel\n", "found no rows"),
+        ("id\tdocuments\tlabel\n1\ta\t0\n", "not obvious: give it by --text-column .*'documents'"),
+        ("id\tdocument\tlabel\n1\ta b\n", r"row 1 \(line 2\): expected 3 columns, as in the header, found 2"),
+        ("id\tdocument\tlabel\n1\ta\t\n", r"expected a label in 'label', found none in row 1 \(line 2\)"),
     ],
 )
 def test_texts_that_cannot_be_read(tmp_path, text, message):
@@ -164,7 +166,7 @@ def test_texts_that_cannot_be_read(tmp_path, text, message):
 
 def test_texts_by_other_columns_and_empty_ones(tmp_path):
     path = write(tmp_path / "a", 'class\tsentence\nx\t"a\ny\t\n')
-    assert read_labelled(path, "sentence", "class") == [('"a', "x"), ("", "y")]
+    assert read_labelled(path, Columns(("sentence",), "class")) == [('"a', "x"), ("", "y")]
     assert probe_text(Neighbours(), path, path, text_column="sentence", label_column="class").classes == 2
 
 
@@ -194,6 +196,18 @@ def test_pairs_are_told_apart_by_context_alone(tmp_path):
     assert (bank.questions, mixed.questions, result.questions) == (5, 4, 9)
     assert mixed.by_layer == (0.5, 0.0)  # the like neighbour is always in the other sense
     assert result.by_layer == (0.5, 5 / 9)
+    assert (bank.margins[1] > 0, mixed.margins[1] > 0, bank.margins[0]) == (True, False, pytest.approx(0))
+
+
+def test_pairs_are_shown_best_first_and_worst_last_with_their_glosses(tmp_path):
+    result = probe_pairs(Neighbours(), write(tmp_path / "p.json", json.dumps(PAIRS[::-1])))
+    assert [score.word for score in result.words] == [pair["word"] for pair in PAIRS[::-1]]
+    assert [score.word for score in result.best_first()] == [pair["word"] for pair in PAIRS]
+    rows = result.exhibit().rows[2:]
+    glosses = [" / ".join(sense["gloss"] for sense in pair["senses"]) for pair in PAIRS]
+    assert [row[:2] for row in rows] == [(pair["word"], gloss) for pair, gloss in zip(PAIRS, glosses)]
+    equal = [replace(result.words[0], word=word, mean=0.5, margin=m) for word, m in (("a", 0.1), ("b", 0.2))]
+    assert [score.word for score in replace(result, words=tuple(equal)).best_first()] == ["b", "a"]
 
 
 def test_words_told_apart_by_a_plain_computation():

@@ -120,6 +120,7 @@ def test_a_page_with_everything(tmp_path, data, model_folder):
     # Three studies have no runs, and one word no occurrences.
     assert len(page.missing) == 4
     assert any("zebra" in note for note in page.missing)
+    assert page.text.rindex("</article>") < page.text.index("Not run yet")  # what there is to see comes first
     names = {path.stem for path in (tmp_path / "saved").glob("*.csv")}
     assert names >= {"tasks", "weights", "pos", "wsd", "pairs", "neighbours-1", "polysemy-bank"}
 

@@ -16,6 +16,7 @@ from elmokit.tasks.sentiment.reviews import Review
 from elmokit.tasks.sentiment.task import Sentiment
 from elmokit.tasks.sentiment.trees import SCALE
 from elmokit.tasks.task import IGNORED
+from elmokit.text.columns import Columns
 from helpers.models import make_elmo
 
 FIXTURE = Path(__file__).parent / "tasks" / "sentiment.txt"
@@ -206,3 +207,32 @@ def test_maxout_takes_the_greatest_piece():
         layer.linear.weight[:] = torch.tensor([[1.0], [-1.0], [2.0], [3.0]])
         layer.linear.bias.zero_()
     assert layer(torch.tensor([[2.0], [-2.0]])).tolist() == [[2.0, 6.0], [2.0, -4.0]]
+
+
+def test_tables_are_read_by_their_columns(tmp_path):
+    path = tmp_path / "reviews.csv"
+    path.write_text('id,review,stars\n1,"Good, it\'s\ngood",5\n2,,1.0\n')
+    for examples in (Sentiment.read(path), Sentiment.read_table(path, Columns(("review",), "stars"))):
+        assert [(example.tokens, example.label) for example in examples] == [
+            (["Good", ",", "it", "'s", "good"], "5"),
+            ([], "1"),
+        ]
+        assert examples[1].where == "reviews.csv:4"
+    path = tmp_path / "glue.tsv"
+    path.write_text("sentence\tlabel\nso so\t1\n")
+    assert [(example.tokens, example.label) for example in Sentiment.read(path)] == [(["so", "so"], "1")]
+
+
+def test_an_error_about_the_labels_of_a_swapped_column_is_short(tmp_path):
+    """5,000 texts where labels belong: once, an error of 300,000 characters."""
+    path = write(tmp_path, "".join(f"{i} is a text of a length as in reviews\t{i % 2}\n" for i in range(5000)))
+    with pytest.raises(ValueError, match=r"5,000 different labels in 5,000 examples .* swapped\?") as error:
+        Sentiment.read(path)
+    assert len(str(error.value)) < 400
+    many = [Review(["x"], f"label {i}", "") for i in range(5000)]
+    with pytest.raises(ValueError, match=r"dev:1: .* and 4,990 more: are its columns swapped\?$") as error:
+        make_task(many).check([Review(["x"], "a text " * 10_000, "dev:1")])
+    assert len(str(error.value)) < 400
+    with pytest.raises(ValueError, match="and 4,990 more") as error:
+        make_task(many, classes=2)
+    assert len(str(error.value)) < 400

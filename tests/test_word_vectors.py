@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmokit.checkpoint import Checkpoint
+from elmokit.errors import UserError
+from elmokit.formats import word_vectors
 from elmokit.formats.word_vectors import bilm_from_vectors, read_word_vectors
 from elmokit.model.bilm import BiLMConfig
 from elmokit.model.lstm import LSTMConfig
@@ -239,6 +241,15 @@ def table_of(checkpoint: Checkpoint) -> torch.Tensor:
 def layers_of(checkpoint: Checkpoint, sentences: list[list[str]]) -> torch.Tensor:
     with torch.no_grad():
         return checkpoint.bilm(torch.from_numpy(pad(checkpoint.mapper, sentences, boundaries=True))).layers
+
+
+def test_a_packed_file_of_far_more_vectors_than_bytes_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(word_vectors, "SMALL", 1 << 20)
+    rows = b"".join(b"w%d" % i + b" 0" * 300 + b"\n" for i in range(5000))
+    (tmp_path / "v.txt.gz").write_bytes(gzip.compress(rows))
+    with pytest.raises(UserError, match="16 times the file or more"):
+        read_word_vectors(tmp_path / "v.txt.gz")
+    assert len(read_word_vectors(tmp_path / "v.txt.gz", limit=10)[0]) == 10
 
 
 class TestBiLM:

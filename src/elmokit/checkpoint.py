@@ -24,12 +24,14 @@ from torch import Tensor, nn
 
 from elmokit import __version__
 from elmokit.atomic import replacing_folder
-from elmokit.config import build, dump, parse_json
+from elmokit.config import build, dump, parse_json, read_json, shown
 from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.language_head import LanguageHead
+from elmokit.model.lstm import WIDEST
 from elmokit.model.shapes import shapes_only
+from elmokit.regular import read_regular, regular_size
 from elmokit.text.characters import TokenMapper
 from elmokit.text.tokens import TokenizerConfig
 from elmokit.text.vocabulary import Vocabulary, make_mapper
@@ -38,8 +40,12 @@ FORMAT, VERSION = "elmokit", 1
 CONFIG, WEIGHTS, HEAD, MAPPER = "config.json", "model.safetensors", "head.safetensors", "mapper.json"
 TOKENIZER, VOCABULARY, CARD = "tokenizer.json", "vocabulary.txt", "README.md"
 OLD_TOKENIZER = "tokeniser.json"  # 0.1.0's name of that file
+MOST_TEXT = 1 << 30  # bytes of a mapper or a vocabulary
+MOST_CARD = 1 << 20
+MOST_NAMES = 1 << 20  # bytes of tensors' names and shapes
 StoredWeights = Literal["float32", "float16"]  # in the file; in memory there are more (model/kernels/layers.py)
 DTYPES = {"float32": torch.float32, "float16": torch.float16}
+BYTES = {"float32": 4, "float16": 2}
 
 
 @dataclass
@@ -109,28 +115,32 @@ class Checkpoint:
     def load(cls, folder: str | Path) -> Checkpoint:
         folder = Path(folder)
         config = read_config(folder)
-        contents = {name: _unseal(folder / name, seal) for name, seal in config.files.items()}
-        tokenizer = tokenizer_file(contents)
+        tokenizer = tokenizer_file(config.files)
         for name in (WEIGHTS, MAPPER, tokenizer):
-            if name not in contents:
+            if name not in config.files:
                 raise UserError(f"{folder / CONFIG}: lists no {name}")
         with shapes_only():
             bilm = BiLM(config.model)
-        _load_tensors(bilm, contents[WEIGHTS], config.weights, folder / WEIGHTS)
+        # What is small, and says how large the rest must be, is read first.
+        known = dict.fromkeys((MAPPER, tokenizer, VOCABULARY), MOST_TEXT) | {WEIGHTS: _most_bytes(bilm, config)}
+        contents = {
+            name: config.unseal(folder, name, most) for name, most in known.items() if name in config.files
+        }
         vocabulary = Vocabulary.load(folder / VOCABULARY) if VOCABULARY in contents else None
+        _load_tensors(bilm, contents.pop(WEIGHTS), config.weights, folder / WEIGHTS)
         head = None
-        if HEAD in contents:
+        if HEAD in config.files:
             with shapes_only():
                 head = LanguageHead(len(vocabulary or ()), config.model.lstm.width, config.softmax_width)
-            _load_tensors(head, contents[HEAD], config.weights, folder / HEAD)
-        card = folder / CARD
+            content = config.unseal(folder, HEAD, _most_bytes(head, config))
+            _load_tensors(head, content, config.weights, folder / HEAD)
         return cls(
             bilm.eval(),
             make_mapper(parse_json(contents[MAPPER], folder / MAPPER)),
             build(TokenizerConfig, parse_json(contents[tokenizer], folder / tokenizer), "tokenizer"),
             vocabulary,
             head,
-            card.read_text(encoding="utf-8", errors="replace") if card.is_file() else None,
+            read_card(folder),
         )
 
     @property
@@ -172,6 +182,28 @@ class CheckpointConfig:
     files: dict[str, FileSeal]
     softmax_width: int = 0  # as in training: 0, as wide as a direction
 
+    def unseal(self, folder: Path, name: str, most: int) -> bytes:
+        """The content of a file if it is of no more than `most` bytes and the one that was sealed."""
+        path, seal = folder / name, self.files[name]
+        if not path.exists():
+            raise UserError(f"{path}: listed in {CONFIG}, but missing: the folder is incomplete")
+        size = regular_size(path)
+        if size != seal.bytes:
+            raise UserError(f"{path}: expected {shown(seal.bytes)} bytes, found {size:,}: copy it again")
+        content = read_regular(path, most)
+        if hashlib.sha256(content).hexdigest() != seal.sha256:
+            raise UserError(f"{path}: its digest is not the one in {CONFIG}: the file was changed or damaged")
+        return content
+
+
+def read_card(folder: Path) -> str | None:
+    """The text of README.md, where there is one; what is longer than any card is cut."""
+    card = folder / CARD
+    if not card.is_file():
+        return None
+    with card.open("rb") as file:
+        return file.read(MOST_CARD).decode("utf-8", "replace")
+
 
 def tokenizer_file(names: Container[str]) -> str:
     """What the tokenizer's file is called among a model's files."""
@@ -180,37 +212,40 @@ def tokenizer_file(names: Container[str]) -> str:
 
 def is_checkpoint(folder: Path) -> bool:
     try:
-        return bool(json.loads((folder / CONFIG).read_bytes()).get("format") == FORMAT)
-    except (OSError, ValueError, RecursionError, AttributeError):
+        return bool(read_json(folder / CONFIG).get("format") == FORMAT)
+    except (OSError, UserError):
         return False
 
 
 def read_config(folder: Path) -> CheckpointConfig:
     path = folder / CONFIG
-    if not path.is_file():
+    if not path.exists():
         raise UserError(f"{folder} is not a model folder: it has no {CONFIG}")
-    table = parse_json(path.read_bytes(), path)
+    table = read_json(path)
     if table.get("format") != FORMAT:
-        raise UserError(f"{path}: expected format {FORMAT!r}, found {table.get('format')!r}")
+        raise UserError(f"{path}: expected format {FORMAT!r}, found {shown(table.get('format'))}")
     if table.get("version") != VERSION:
         raise UserError(
-            f"{path}: this elmokit reads version {VERSION}, found version {table.get('version')!r}, "
-            f"written by elmokit {table.get('elmokit', '?')}: update elmokit, or save the model again with it"
+            f"{path}: this elmokit reads version {VERSION}, found version {shown(table.get('version'))}, "
+            f"written by elmokit {str(table.get('elmokit', '?'))[:20]}: update elmokit, or save the model again "
+            "with it"
         )
     if table.get("sha256") != config_digest(table):
         raise UserError(f"{path}: its digest is not the one inside it: the file was changed or damaged")
     weights = table.get("weights", table.get("precision"))  # 0.1.0's name
     if weights not in list(DTYPES):
-        raise UserError(f"{path}: weights: expected {' or '.join(DTYPES)}, found {weights!r}")
+        raise UserError(f"{path}: weights: expected {' or '.join(DTYPES)}, found {shown(weights)}")
     files = table.get("files")
     if not isinstance(files, dict):
-        raise UserError(f"{path}: files: expected a table of files, found {files!r}")
+        raise UserError(f"{path}: files: expected a table of files, found {shown(files)}")
     softmax_width = table.get("softmax_width", 0)
-    if type(softmax_width) is not int or softmax_width < 0:
-        raise UserError(f"{path}: softmax_width: expected an integer, 0 or more, found {softmax_width!r}")
+    if type(softmax_width) is not int or not 0 <= softmax_width <= WIDEST:
+        raise UserError(
+            f"{path}: softmax_width: expected an integer, 0 to {WIDEST:,}, found {shown(softmax_width)}"
+        )
     foreign = next((name for name in files if Path(name).name != name), None)
     if foreign is not None:
-        raise UserError(f"{path}: expected names of files in this folder, found {foreign!r}")
+        raise UserError(f"{path}: expected names of files in this folder, found {shown(foreign)}")
     try:
         model = build(BiLMConfig, table.get("model", {}), "model")
         seals = {name: build(FileSeal, seal, f"files.{name}") for name, seal in files.items()}
@@ -233,17 +268,6 @@ def _seal(content: bytes) -> dict[str, Any]:
     return dataclasses.asdict(FileSeal(hashlib.sha256(content).hexdigest(), len(content)))
 
 
-def _unseal(path: Path, seal: FileSeal) -> bytes:
-    if not path.is_file():
-        raise UserError(f"{path}: listed in {CONFIG}, but missing: the folder is incomplete")
-    content = path.read_bytes()
-    if len(content) != seal.bytes:
-        raise UserError(f"{path}: expected {seal.bytes:,} bytes, found {len(content):,}: copy it again")
-    if hashlib.sha256(content).hexdigest() != seal.sha256:
-        raise UserError(f"{path}: its digest is not the one in {CONFIG}: the file was changed or damaged")
-    return content
-
-
 def _tensor_bytes(module: nn.Module, weights: StoredWeights) -> bytes:
     tensors = {}
     for name, tensor in module.state_dict().items():
@@ -251,6 +275,12 @@ def _tensor_bytes(module: nn.Module, weights: StoredWeights) -> bytes:
         if not torch.isfinite(tensors[name]).all():
             raise UserError(f"{name} holds values that {weights} cannot hold")
     return save(tensors)
+
+
+def _most_bytes(module: nn.Module, config: CheckpointConfig) -> int:
+    """No more than its numbers take, and their names."""
+    numbers: int = sum(tensor.numel() for tensor in module.state_dict().values())
+    return numbers * BYTES[config.weights] + MOST_NAMES
 
 
 def _load_tensors(module: nn.Module, content: bytes, weights: StoredWeights, path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import math
 import sys
 import types
 import typing
@@ -17,7 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elmokit.errors import UserError
+from elmokit.errors import UserError, clipped, listed
+from elmokit.regular import read_regular
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -25,16 +27,27 @@ else:
     import tomli as tomllib
 
 T = TypeVar("T")
+MOST_BYTES = 1 << 24  # of a file of settings
+DEEPEST = 50  # tables and lists within one another; ours have five
+LONGEST_SHOWN = 100  # characters of a value or a name in an error
 OLD_SPELLINGS = {"tokeniser": "tokenizer", "normalise": "normalize", "optimiser": "optimizer"}  # 0.1.0's
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """The tail of an error about an unknown name: the nearest known ones, or all of them."""
     names = sorted(known)
+    if len(name) > LONGEST_SHOWN:  # no misspelling, and to compare it could take for ever
+        return "known: " + (listed(names, 30) or "none")
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
     if near:
-        return "did you mean " + " or ".join(repr(n) for n in near) + "?"
-    return "known: " + (", ".join(names) or "none")
+        return "did you mean " + " or ".join(repr(clipped(n)) for n in near) + "?"
+    return "known: " + (listed(names, 30) or "none")
+
+
+def shown(value: Any) -> str:
+    """A value in an error message, cut short if it is long."""
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}... ({len(text):,} characters)"
 
 
 def present_name(name: str) -> str:
@@ -51,13 +64,13 @@ def build(cls: type[T], table: Mapping[str, Any], where: str = "") -> T:
     """Make the dataclass `cls` from a table; unknown keys, missing keys and wrong types are UserErrors."""
     assert dataclasses.is_dataclass(cls)
     if not isinstance(table, Mapping):
-        raise UserError(f"{where or 'config'}: expected a table of settings, found {table!r}")
+        raise UserError(f"{where or 'config'}: expected a table of settings, found {shown(table)}")
     table = present_names(table)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     hints = typing.get_type_hints(cls)
     for key in table:
         if key not in fields:
-            raise UserError(f"unknown key '{_join(where, key)}': {suggest(key, fields)}")
+            raise UserError(f"unknown key {_quoted(_join(where, key))}: {suggest(key, fields)}")
     missing = [
         name
         for name, field in fields.items()
@@ -92,7 +105,16 @@ def check_positive(**settings: int) -> None:
     """Refuse numbers below 1, by their name."""
     for name, number in settings.items():
         if number < 1:
-            raise UserError(f"{name}: expected 1 or more, found {number}")
+            raise UserError(f"{name}: expected 1 or more, found {shown(number)}")
+
+
+def check_size(least: int, most: int, **settings: int) -> None:
+    """Refuse by its name what is too small to be, or so large that no model has it: nothing is made of it yet."""
+    for name, number in settings.items():
+        if number < least:
+            raise UserError(f"{name}: expected {least} or more, found {shown(number)}")
+        if number > most:
+            raise UserError(f"{name}: expected {most:,} at most, found {shown(number)}")
 
 
 def check_dropout(**settings: float) -> None:
@@ -104,23 +126,43 @@ def check_dropout(**settings: float) -> None:
 
 def read_toml(path: Path) -> dict[str, Any]:
     try:
-        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        return table
+        table: dict[str, Any] = tomllib.loads(read_regular(path, MOST_BYTES).decode("utf-8"))
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: expected UTF-8 text, found {error.reason} at byte {error.start}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UserError(f"{path}: not valid TOML: {error}") from None
+    _check_depth(table, path)
+    return table
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object that a file of settings holds."""
+    return parse_json(read_regular(path, MOST_BYTES), path)
 
 
 def parse_json(content: bytes, path: Path) -> dict[str, Any]:
     """The JSON object that a file holds; `path` is for the error message."""
     try:
         table = json.loads(content)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise UserError(f"{path}: not valid JSON: too many lists or tables within one another") from None
+    except ValueError as error:
         raise UserError(f"{path}: not valid JSON: {error}") from None
     if not isinstance(table, dict):
         raise UserError(f"{path}: expected a JSON object, found {type(table).__name__}")
+    _check_depth(table, path)
     return table
+
+
+def _check_depth(table: dict[str, Any], path: Path) -> None:
+    """What is nested as deep as Python can just read, it cannot print, compare or write."""
+    level: list[Any] = [table]
+    for _ in range(DEEPEST):
+        inner = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [value for values in inner for value in values if isinstance(value, (dict, list))]
+        if not level:
+            return
+    raise UserError(f"{path}: expected settings, found more than {DEEPEST} lists or tables within one another")
 
 
 def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
@@ -150,6 +192,10 @@ def _join(where: str, key: str) -> str:
     return f"{where}.{key}" if where else str(key)
 
 
+def _quoted(name: str) -> str:
+    return f"'{name}'" if len(name) <= LONGEST_SHOWN else f"'{name[:LONGEST_SHOWN]}...'"
+
+
 def _value(hint: Any, value: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
@@ -160,15 +206,26 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         return _choice(arguments, value, where)
     if origin is typing.Literal:
         if value not in arguments:
-            raise UserError(f"'{where}': expected one of {_listing(arguments)}, found {value!r}")
+            raise UserError(f"'{where}': expected one of {_listing(arguments)}, found {shown(value)}")
         return value
     if origin is tuple:
         return _tuple(arguments, value, where)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+    if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return _finite(value, where)
     if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
-        raise UserError(f"'{where}': expected {hint.__name__}, found {value!r}")
+        raise UserError(f"'{where}': expected {hint.__name__}, found {shown(value)}")
     return value
+
+
+def _finite(value: int | float, where: str) -> float:
+    """JSON and TOML write NaN and infinity too, and whole numbers that no float holds."""
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise UserError(f"'{where}': expected a finite number, found {shown(value)}")
+    return number
 
 
 def _choice(hints: tuple[Any, ...], value: Any, where: str) -> Any:
@@ -179,21 +236,22 @@ def _choice(hints: tuple[Any, ...], value: Any, where: str) -> Any:
         return _value(hints[0], value, where)
     kinds = {hint.kind: hint for hint in hints}
     if not isinstance(value, Mapping) or "kind" not in value:
-        raise UserError(f"'{where}': expected a table with kind = one of {_listing(kinds)}, found {value!r}")
-    if value["kind"] not in kinds:
-        raise UserError(f"'{where}.kind': expected one of {_listing(kinds)}, found {value['kind']!r}")
-    return build(kinds[value["kind"]], value, where)
+        raise UserError(f"'{where}': expected a table with kind = one of {_listing(kinds)}, found {shown(value)}")
+    kind = value["kind"]
+    if not isinstance(kind, str) or kind not in kinds:
+        raise UserError(f"'{where}.kind': expected one of {_listing(kinds)}, found {shown(kind)}")
+    return build(kinds[kind], value, where)
 
 
 def _tuple(hints: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
     if not isinstance(value, (list, tuple)):
-        raise UserError(f"'{where}': expected a list, found {value!r}")
+        raise UserError(f"'{where}': expected a list, found {shown(value)}")
     if len(hints) == 2 and hints[1] is Ellipsis:
         hints = (hints[0],) * len(value)
     if len(hints) != len(value):
-        raise UserError(f"'{where}': expected {len(hints)} values, found {value!r}")
+        raise UserError(f"'{where}': expected {len(hints)} values, found {shown(value)}")
     return tuple(_value(hint, item, f"{where}[{i}]") for i, (hint, item) in enumerate(zip(hints, value)))
 
 
 def _listing(names: Iterable[Any]) -> str:
-    return ", ".join(repr(name) for name in names)
+    return listed(map(repr, names), 30)

@@ -7,6 +7,7 @@ fraction serves everywhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -43,3 +44,20 @@ def watched(items: Iterable[Item], total: int, stage: str, on_progress: OnProgre
     for done, item in enumerate(items, start=1):
         yield item
         on_progress(Progress(stage, done, total))
+
+
+@contextmanager
+def terminal_bar() -> Iterator[OnProgress]:
+    """A bar on standard error, for as long as the block lasts."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=None)
+
+        def on_progress(now: Progress) -> None:
+            bar.update(task, description=now.stage, completed=now.done, total=now.total)
+
+        yield on_progress

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -25,6 +26,7 @@ from elmokit.cli.probe import probe
 from elmokit.cli.report import report
 from elmokit.cli.score import score
 from elmokit.cli.shared.help import Command, Group
+from elmokit.cli.shared.notices import show_notices
 from elmokit.cli.similar import similar
 from elmokit.cli.study import study
 from elmokit.cli.task import task
@@ -62,12 +64,18 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
+    longest_line: Annotated[
+        int | None, typer.Option(min=1, metavar="BYTES", help="Of text that is read; 64 MiB if not given.")
+    ] = None,
 ) -> None:
-    pass
+    if longest_line is not None:
+        os.environ["ELMO_LONGEST_LINE"] = str(longest_line)  # as text/corpus.py reads it
+    show_notices()
 
 
 def main() -> None:
     """What a user did wrong, or what the machine refused, is one line; anything else is a bug, and says so."""
+    warnings.showwarning = _warn
     try:
         app()
     except UserError as error:
@@ -97,6 +105,12 @@ def bug(error: Exception) -> str:
         f"{what}\nThis is a bug in elmokit {__version__}, please report it. "
         f"{DEBUG}=1 before the same command shows where it happened."
     )
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning, for whoever has no line of code that it could be about."""
+    typer.secho("warning: ", fg="yellow", bold=True, nl=False, err=True)
+    typer.echo(str(message), err=True)
 
 
 def _fail(message: str) -> None:

@@ -10,10 +10,13 @@ import typer
 from elmokit.cli.shared.bars import live_bar
 from elmokit.cli.shared.options import (
     DEFAULT_MODEL,
+    Header,
     Model,
     OnBadLine,
     Overwrite,
     Split,
+    TableFormat,
+    TextColumn,
     Threads,
     Tokenizer,
     check_texts,
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
 def embed(
     source: Annotated[
-        str, typer.Argument(metavar="FILE|-", help="Text, also .gz .bz2 .xz .zst; - is stdin.")
+        str, typer.Argument(metavar="FILE|-", help="Text or a table, also .gz .bz2 .xz .zst; - is stdin.")
     ] = "-",
     *,
     out: Annotated[Path, typer.Option("--out", "-o", help=".h5, .npz, .safetensors or .parquet.")],
@@ -43,6 +46,9 @@ def embed(
     tokenizer: Tokenizer = None,
     split: Split = False,
     on_bad_line: OnBadLine = "refuse",
+    text_column: TextColumn = None,
+    header: Header = None,
+    table_format: TableFormat = None,
     state: Annotated[
         Literal["zero", "carry", "warm"],
         typer.Option(
@@ -69,6 +75,8 @@ def embed(
 
     `elmo embed text.txt -o vectors.h5`
 
+    `elmo embed reviews.csv --text-column review -o reviews.npz --pooling mean`
+
     `zcat text.gz | elmo embed - -o vectors.parquet --layers mean --dtype float16`
 
     `elmo embed book.txt -o book.npz -m my-elmo --split --tokenizer words --pooling mean`
@@ -77,6 +85,7 @@ def embed(
     use_threads(threads)
     from elmokit.embed.embedder import Elmo
     from elmokit.embed.job import EmbedJob
+    from elmokit.text.columns import asked_columns
     from elmokit.text.corpus import read_lines
 
     elmo = Elmo.from_pretrained(
@@ -97,6 +106,7 @@ def embed(
         dtype=dtype,
         split=split,
         on_bad_line=on_bad_line,
+        columns=asked_columns(text_column, None, header, table_format),
     )
     job.check(overwrite)
     with stoppable(interrupt):
@@ -157,4 +167,4 @@ def _tell(job: EmbedJob, summary: Summary) -> None:
     if summary.skipped_lines:
         shown = ", ".join(str(number) for number in summary.skipped_lines[:10])
         more = " ..." if len(summary.skipped_lines) > 10 else ""
-        typer.echo(f"skipped {len(summary.skipped_lines):,} lines that are not UTF-8: {shown}{more}", err=True)
+        typer.echo(f"skipped {len(summary.skipped_lines):,} lines that cannot be read: {shown}{more}", err=True)

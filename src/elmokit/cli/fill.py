@@ -15,13 +15,18 @@ def fill(
     *,
     model: Model = DEFAULT_MODEL,
     top: Annotated[int, typer.Option(min=1, help="Number of candidates.")] = 10,
+    punctuation: Annotated[
+        bool, typer.Option("--punctuation", help="Offer punctuation too, not only words and numbers.")
+    ] = False,
     tokenizer: Tokenizer = None,
     as_json: AsJson = False,
 ) -> None:
     """The words that fit best in place of `___`, by what is before it and what is after it together.
 
-    The gap is one token, with spaces around it. The probability is the product of both directions', among the
-    words of the model's vocabulary; log p of each direction alone stands beside it.
+    The gap is one token, with spaces around it. The words of the model's vocabulary are ranked by
+    `p(word | left) x p(word | right) / p(word)^0.75`: not by the plain product, which counts twice how frequent a
+    word is. Punctuation is left out unless --punctuation asks for it. log p of each direction alone stands beside
+    the probability.
 
     Example:
 
@@ -29,7 +34,7 @@ def fill(
     """
     from elmokit.pretrain.perplexity import fill
 
-    candidates = fill(model, sentence, top=top, tokenizer=tokenizer)
+    candidates = fill(model, sentence, top=top, punctuation=punctuation, tokenizer=tokenizer)
     if as_json:
         rows = [candidate._asdict() for candidate in candidates]
         typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmokit.cli.shared.options import DEFAULT_MODEL, Model, Threads, check_texts, given_by_hand, use_threads
+from elmokit.cli.shared.options import (
+    DEFAULT_MODEL,
+    Header,
+    Model,
+    TableFormat,
+    TextColumn,
+    Threads,
+    check_texts,
+    given_by_hand,
+    use_threads,
+)
 from elmokit.cli.shared.training import (
     BadLines,
     CheckpointMinutes,
@@ -58,6 +68,9 @@ def finetune(
     evaluations: Evaluations = None,
     split: SplitOrAuto = None,
     on_bad_line: BadLines = None,
+    text_column: TextColumn = None,
+    header: Header = None,
+    table_format: TableFormat = None,
     workers: Workers = 1,
     threads: Threads = None,
     checkpoint_minutes: CheckpointMinutes = None,
@@ -65,9 +78,9 @@ def finetune(
 ) -> None:
     """Train a model further on the text of a domain, once over it by default (paper, section 3.4).
 
-    Shows perplexity before and after, on held-out text of the domain and, with --general, on other text. Words
-    that are added begin as `<UNK>` did; "before" is the model with them added, so both have one vocabulary. In
-    Python: `elmokit.finetune`.
+    Shows perplexity before and after, on held-out text of the domain and, with --general, on other text. A word
+    that is added begins with its share of `<UNK>`, the unknown words, and "before" is the untouched model, which
+    predicts it so. In Python: `elmokit.finetune`.
 
     Examples:
 
@@ -102,6 +115,9 @@ def finetune(
             evaluations=evaluations,
             sentences=sentences_of(split),
             on_bad_line=on_bad_line,
+            text_column=text_column,
+            header=header,
+            table_format=table_format,
             checkpoint_minutes=checkpoint_minutes,
             workers=workers,
             resume=must_resume(resume, texts, out),
@@ -117,9 +133,20 @@ def show_comparisons(comparisons: tuple[Comparison, ...]) -> None:
     if not comparisons:
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table("text", "perplexity before", "after", "unknown words")
-    for text, before, after in comparisons:
-        table.add_row(text, f"{before.mean:.2f}", f"{after.mean:.2f}", f"{100 * after.unknown:.1f} %")
-    Console().print(table)
+    table = Table("text", "words told apart", "unknown", "perplexity before", "after")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for text, before, after, words in comparisons:
+        numbers = (f"{words:,}", f"{100 * after.unknown:.1f} %", f"{before.mean:.2f}", f"{after.mean:.2f}")
+        table.add_row(escape(text), *numbers)
+    console = Console(highlight=False)
+    console.print(table)
+    if len({comparison.words for comparison in comparisons}) > 1:
+        console.print(
+            "Compare within a line: more words to tell apart are harder to predict. Before is the untouched "
+            "model, which knows a new word as its share of <UNK>, the unknown words; the lines with fewer words "
+            "count all new words as <UNK>, before and after, as without --new-words."
+        )

@@ -14,10 +14,13 @@ from elmokit.cli.shared.help import Command, Group
 from elmokit.cli.shared.options import (
     DEFAULT_MODEL,
     AsJson,
+    Header,
     Model,
     OnBadLine,
     Overwrite,
     Split,
+    TableFormat,
+    TextColumn,
     Threads,
     Tokenizer,
     check_texts,
@@ -57,6 +60,9 @@ def build(
     ] = False,
     tokenizer: Tokenizer = None,
     on_bad_line: OnBadLine = "refuse",
+    text_column: TextColumn = None,
+    header: Header = None,
+    table_format: TableFormat = None,
     threads: Threads = None,
     overwrite: Overwrite = False,
 ) -> None:
@@ -88,6 +94,9 @@ def build(
                     everything=everything,
                     tokenizer=tokenizer,
                     on_bad_line=on_bad_line,
+                    text_column=text_column,
+                    header=header,
+                    table_format=table_format,
                     overwrite=overwrite,
                     on_progress=on_progress,
                 )

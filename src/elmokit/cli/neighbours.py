@@ -15,9 +15,12 @@ from elmokit.cli.shared.exhibits import Save, print_json, save_exhibits
 from elmokit.cli.shared.options import (
     DEFAULT_MODEL,
     AsJson,
+    Header,
     Model,
     OnBadLine,
     Split,
+    TableFormat,
+    TextColumn,
     Threads,
     Tokenizer,
     use_threads,
@@ -49,6 +52,9 @@ def neighbours(
     ] = None,
     tokenizer: Tokenizer = None,
     on_bad_line: OnBadLine = "refuse",
+    text_column: TextColumn = None,
+    header: Header = None,
+    table_format: TableFormat = None,
     threads: Threads = None,
     as_json: AsJson = False,
     save: Save = None,
@@ -80,6 +86,9 @@ def neighbours(
             limit=limit,
             tokenizer=tokenizer,
             on_bad_line=on_bad_line,
+            text_column=text_column,
+            header=header,
+            table_format=table_format,
             on_progress=on_progress,
         )
     if as_json:

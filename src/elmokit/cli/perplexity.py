@@ -14,10 +14,13 @@ from elmokit.cli.shared.bars import live_bar
 from elmokit.cli.shared.options import (
     DEFAULT_MODEL,
     AsJson,
+    Header,
     Model,
     OnBadLine,
     Split,
     State,
+    TableFormat,
+    TextColumn,
     Threads,
     Tokenizer,
     check_texts,
@@ -40,6 +43,9 @@ def perplexity(
     split: Split = False,
     tokenizer: Tokenizer = None,
     on_bad_line: OnBadLine = "refuse",
+    text_column: TextColumn = None,
+    header: Header = None,
+    table_format: TableFormat = None,
     limit: Annotated[
         int | None, typer.Option(min=1, metavar="SENTENCES", help="Read this number of sentences at most.")
     ] = None,
@@ -75,6 +81,9 @@ def perplexity(
             split=split,
             tokenizer=tokenizer,
             on_bad_line=on_bad_line,
+            text_column=text_column,
+            header=header,
+            table_format=table_format,
             limit=limit,
             on_progress=on_progress,
         )

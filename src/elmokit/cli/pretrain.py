@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.shared.options import Threads, use_threads
+from elmokit.cli.shared.options import (
+    Header,
+    TableFormat,
+    TextColumn,
+    Threads,
+    use_threads,
+)
 from elmokit.cli.shared.training import (
     BadLines,
     CheckpointMinutes,
@@ -55,6 +61,9 @@ def pretrain(
     evaluations: Evaluations = None,
     split: SplitOrAuto = None,
     on_bad_line: BadLines = None,
+    text_column: TextColumn = None,
+    header: Header = None,
+    table_format: TableFormat = None,
     workers: Workers = 1,
     threads: Threads = None,
     checkpoint_minutes: CheckpointMinutes = None,
@@ -102,6 +111,9 @@ def pretrain(
             evaluations=evaluations,
             sentences=sentences_of(split),
             on_bad_line=on_bad_line,
+            text_column=text_column,
+            header=header,
+            table_format=table_format,
             checkpoint_minutes=checkpoint_minutes,
             workers=workers,
             resume=must_resume(resume, texts, out),

@@ -10,7 +10,18 @@ import typer
 from elmokit.cli.shared.bars import progress
 from elmokit.cli.shared.exhibits import Save, show
 from elmokit.cli.shared.help import Command, Group
-from elmokit.cli.shared.options import DEFAULT_MODEL, AsJson, Model, Threads, Tokenizer, use_threads
+from elmokit.cli.shared.options import (
+    DEFAULT_MODEL,
+    AsJson,
+    Header,
+    LabelColumn,
+    Model,
+    TableFormat,
+    TextColumn,
+    Threads,
+    Tokenizer,
+    use_threads,
+)
 
 probe = typer.Typer(
     name="probe",
@@ -133,8 +144,10 @@ def text(
     dev: Dev,
     *,
     model: Model = DEFAULT_MODEL,
-    text_column: Annotated[str, typer.Option(help="The name of the texts' column.")] = "document",
-    label_column: Annotated[str, typer.Option(help="The name of the labels' column.")] = "label",
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    header: Header = None,
+    table_format: TableFormat = None,
     limit: Limit = None,
     seed: Seed = 0,
     l2: Penalty = 1.0,
@@ -143,13 +156,13 @@ def text(
     save: Save = None,
     as_json: AsJson = False,
 ) -> None:
-    """Classes of sentences (TSV files with a header), by a linear probe on the mean vector: accuracy on DEV.
+    """Classes of sentences (tables: CSV, TSV, JSON lines), by a linear probe on the mean vector: accuracy on DEV.
 
     Examples:
 
     `elmo probe text ratings_train.txt.xz ratings_dev.txt --limit 10000`
 
-    `elmo probe text train.tsv dev.tsv --text-column sentence --label-column label --json`
+    `elmo probe text train.csv dev.csv --text-column review --label-column stars --json`
     """
     use_threads(threads)
     from elmokit.analysis.probes.classification import probe_text
@@ -161,6 +174,8 @@ def text(
             dev,
             text_column=text_column,
             label_column=label_column,
+            header=header,
+            table_format=table_format,
             l2=l2,
             limit=limit,
             seed=seed,

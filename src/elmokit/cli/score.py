@@ -10,9 +10,12 @@ import typer
 
 from elmokit.cli.shared.options import (
     DEFAULT_MODEL,
+    Header,
     Model,
     OnBadLine,
     State,
+    TableFormat,
+    TextColumn,
     Threads,
     Tokenizer,
     check_texts,
@@ -32,6 +35,9 @@ def score(
     state: State = "zero",
     tokenizer: Tokenizer = None,
     on_bad_line: OnBadLine = "refuse",
+    text_column: TextColumn = None,
+    header: Header = None,
+    table_format: TableFormat = None,
     threads: Threads = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a line of JSON per sentence instead of columns.")
@@ -52,16 +58,18 @@ def score(
     check_texts([source])
     use_threads(threads)
     from elmokit.pretrain.perplexity import BATCH_TOKENS, score
-    from elmokit.text.corpus import LineReader
+    from elmokit.text.columns import asked_columns
+    from elmokit.text.corpus import open_text
 
     waiting = source == "-" and sys.stdin.isatty()  # somebody types: answer each line
-    with LineReader(source, on_bad_line) as lines:
+    columns = asked_columns(text_column, None, header, table_format)
+    with open_text(source, on_bad_line, columns) as lines:
         sentences = (line.text for line in lines)
         batch_tokens = 1 if waiting else BATCH_TOKENS
         for scores in score(model, sentences, state=state, tokenizer=tokenizer, batch_tokens=batch_tokens):
             typer.echo(_as_json(scores) if as_json else _as_columns(scores))
     if lines.skipped:
-        typer.echo(f"skipped {len(lines.skipped):,} lines that are not UTF-8", err=True)
+        typer.echo(f"skipped {len(lines.skipped):,} lines that cannot be read", err=True)
 
 
 def _as_columns(scores: Scores) -> str:

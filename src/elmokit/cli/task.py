@@ -13,15 +13,25 @@ import typer
 
 from elmokit.cli.shared.bars import live_bar
 from elmokit.cli.shared.help import Command, Group
-from elmokit.cli.shared.options import DEFAULT_MODEL, AsJson, Threads, use_threads
+from elmokit.cli.shared.options import (
+    DEFAULT_MODEL,
+    AsJson,
+    Header,
+    LabelColumn,
+    TableFormat,
+    TextColumns,
+    Threads,
+    use_threads,
+)
 from elmokit.cli.shared.signals import Stopped, interrupt, stoppable
-from elmokit.errors import UserError
+from elmokit.errors import UserError, listed
 
 if TYPE_CHECKING:
     from elmokit.tasks.model import TaskModel
     from elmokit.tasks.progress import OnTaskProgress, TaskProgress
 
 NONE = "none"
+MOST_ROWS = 50  # of a table with a row per label
 task = typer.Typer(
     name="task",
     cls=Group,
@@ -30,7 +40,13 @@ task = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A task: `elmo task list` shows them.")]
+Name = Annotated[
+    str,
+    typer.Argument(metavar="TASK", help="A task of `elmo task list`, or your own: package.module:Class."),
+]
+Own = Annotated[
+    str | None, typer.Option("--task", metavar="MODULE:CLASS", help="The class of a task of your own: it is run.")
+]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="OUT of `elmo task train`, or OUT/best.")]
 Cache = Annotated[
     Path | None,
@@ -40,14 +56,17 @@ Cache = Annotated[
 
 @task.command("list", cls=Command)
 def list_tasks() -> None:
-    """The tasks, and the papers that their models are from."""
+    """The tasks, and the papers that their models are from; with those that other packages bring along.
+
+    Example: `elmo task list`
+    """
     from rich.console import Console
     from rich.table import Table
 
-    from elmokit.tasks import TASKS, task_class
+    from elmokit.tasks import known_tasks, task_class
 
     table = Table("task", "what", "measured by", box=None)
-    for name in TASKS:
+    for name in known_tasks():
         kind = task_class(name)
         table.add_row(name, kind.summary, kind.metric)
     Console().print(table)
@@ -95,6 +114,10 @@ def train(
             min=1, metavar="EXAMPLES", help="Learn from this number of examples at most, the same for all seeds."
         ),
     ] = None,
+    text_column: TextColumns = None,
+    label_column: LabelColumn = None,
+    header: Header = None,
+    table_format: TableFormat = None,
     cache: Cache = None,
     threads: Threads = None,
 ) -> None:
@@ -106,7 +129,11 @@ def train(
 
     `elmo task train ner --train train.conll --dev dev.conll --vectors glove.txt -m none --out ner-baseline`
 
+    `elmo task train sentiment --train train.csv --dev dev.csv --text-column review --label-column stars -o stars`
+
     `elmo task train entailment --train snli.jsonl --dev dev.jsonl -m my-elmo --place both -o nli`
+
+    `elmo task train questions:Questions --train train.tsv --dev dev.tsv -o questions` (a task of your own)
     """
     use_threads(threads)
     from elmokit.tasks.train import train_task
@@ -129,6 +156,10 @@ def train(
             settings=settings or (),
             seed=seed,
             limit=limit,
+            text_column=text_column,
+            label_column=label_column,
+            header=header,
+            table_format=table_format,
             cache=cache,
             on_progress=show,
             stop=stopped,
@@ -182,12 +213,17 @@ def evaluate(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Labelled examples in the task's own format.")],
     *,
     by_label: Annotated[bool, typer.Option("--by-label", help="Also a row per label.")] = False,
+    task: Own = None,
     predictions: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE", help="Write the predictions: as the official scorers of squad, coref, ner read it."
         ),
     ] = None,
+    text_column: TextColumns = None,
+    label_column: LabelColumn = None,
+    header: Header = None,
+    table_format: TableFormat = None,
     as_json: AsJson = False,
     threads: Threads = None,
 ) -> None:
@@ -202,8 +238,15 @@ def evaluate(
     use_threads(threads)
     from elmokit.tasks.model import TaskModel
 
-    trained = TaskModel.load(run)
-    scores, ceilings, rows, unseen = trained.evaluate(file, predictions=predictions)
+    trained = TaskModel.load(run, task=task)
+    scores, ceilings, rows, unseen = trained.evaluate(
+        file,
+        predictions=predictions,
+        text_column=text_column,
+        label_column=label_column,
+        header=header,
+        table_format=table_format,
+    )
     if unseen is not None:
         typer.echo(f"note: {unseen}; such answers count as missed", err=True)
     if predictions is not None:
@@ -219,15 +262,20 @@ def evaluate(
         from rich.table import Table
 
         table = Table(*rows[0], box=None)
-        for row in rows:
+        for row in rows[:MOST_ROWS]:
             table.add_row(*(_cell(value) for value in row.values()))
         Console().print(table)
+        if len(rows) > MOST_ROWS:
+            typer.echo(f"and {len(rows) - MOST_ROWS:,} more labels: --json has them all", err=True)
 
 
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.1f}"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, dict):
+        most = sorted(value.items(), key=lambda item: -item[1])
+        return listed((f"{label}: {count}" for label, count in most if count), 5)
+    return listed(value) if isinstance(value, list) else str(value)
 
 
 @task.command(cls=Command)
@@ -241,7 +289,11 @@ def predict(
     question: Annotated[
         list[str] | None, typer.Option(help="squad: a question about --context; as often as you like.")
     ] = None,
+    text_column: TextColumns = None,
+    header: Header = None,
+    table_format: TableFormat = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object per line.")] = False,
+    task: Own = None,
     tokenizer: Annotated[str, typer.Option(help="words, whitespace (the text is tokenized) or korean.")] = "words",
     threads: Threads = None,
 ) -> None:
@@ -251,27 +303,38 @@ def predict(
 
     `echo "Ada Lovelace lived in London." | elmo task predict ner-elmo`
 
+    `elmo task predict stars new.csv --text-column review` (a line per row, in their order)
+
     `elmo task predict srl-elmo sentences.txt --json` (each line with its predicate in brackets: He [gave] it .)
 
     `elmo task predict squad-elmo --context article.txt --question "Who wrote it?"` (without --question it asks)
     """
     use_threads(threads)
     from elmokit.tasks.model import TaskModel
-    from elmokit.text.corpus import LineReader
+    from elmokit.text.columns import asked_columns
+    from elmokit.text.corpus import LineReader, open_table
+    from elmokit.text.corpus import table_format as format_of
     from elmokit.text.tokens import make_tokenizer
 
-    trained, tokenize = TaskModel.load(run), make_tokenizer(tokenizer).tokens
+    trained, tokenize = TaskModel.load(run, task=task), make_tokenizer(tokenizer).tokens
     if context is not None:
         _answer(trained, context, question or [], file, tokenize, as_json)
         return
     if question:
         raise UserError("--question is asked about a text: give it by --context FILE")
-    with LineReader(file) as reader:
-        examples = [
-            trained.task.example(line.text, tokenize, f"{file}, line {line.number}")
-            for line in reader
-            if line.text.strip()
-        ]
+    columns = asked_columns(text_column, None, header, table_format)
+    if columns is not None or format_of(file) is not None:
+        with open_table(file, columns=columns, texts=trained.task.texts, can_skip=False) as table:
+            examples = [
+                trained.task.row_example(row.texts, None, tokenize, f"{file}, row {row.number}") for row in table
+            ]
+    else:
+        with LineReader(file) as reader:
+            examples = [
+                trained.task.example(line.text, tokenize, f"{file}, line {line.number}")
+                for line in reader
+                if line.text.strip()
+            ]
     for example, prediction in zip(examples, trained.predict(examples)):
         _tell(trained, example, prediction, as_json)
     if not examples:

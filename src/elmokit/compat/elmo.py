@@ -9,11 +9,13 @@ from typing import Any, TypedDict
 import torch
 from torch import Tensor, nn
 
-from elmokit.compat.bilm import ElmoBiLm
-from elmokit.compat.names import rename_mix
+from elmokit.compat.elmo_bilm import ElmoBiLm
+from elmokit.compat.indexer import batch_to_ids
+from elmokit.compat.scalar_mix import ScalarMix
 from elmokit.errors import UserError
 from elmokit.model.elmo import mix_layers
-from elmokit.model.scalar_mix import ScalarMix
+
+__all__ = ["Elmo", "ElmoOutput", "batch_to_ids"]
 
 
 class ElmoOutput(TypedDict):
@@ -21,23 +23,11 @@ class ElmoOutput(TypedDict):
     mask: Tensor  # [..., T]
 
 
-class SavedMix(ScalarMix):
-    """A mix that reads what AllenNLP saved."""
-
-    def __init__(self, num_layers: int, **options: Any) -> None:
-        super().__init__(num_layers, **options)
-        self.register_load_state_dict_pre_hook(rename_mix)  # type: ignore[no-untyped-call]
-
-    @property
-    def scalar_parameters(self) -> tuple[Tensor, ...]:
-        """The weights as AllenNLP kept them, each layer's on its own."""
-        return torch.split(self.weights, 1)
-
-
 class Elmo(nn.Module):
     """The biLM and `num_output_representations` mixes of its layers, `scalar_mix_0` and on.
 
-    options_file, weight_file    the published pair; or a folder of ours, and None.
+    options_file, weight_file    the published pair, by paths or URLs (published.py says where their files are);
+                                 or a folder of ours or a bundled model's name, and None.
     requires_grad                also train the biLM.
     do_layer_norm                normalize each layer over the whole batch before it is mixed.
     vocab_to_cache               words whose token vectors are computed once, here; `forward` then looks up
@@ -73,17 +63,16 @@ class Elmo(nn.Module):
             module = ElmoBiLm(options_file, weight_file, requires_grad, vocab_to_cache, stateful=stateful)
         bilm: Any = module  # or what behaves like one
         self._elmo_lstm = bilm
-        self._scalar_mixes = [f"scalar_mix_{k}" for k in range(num_output_representations)]
-        for name in self._scalar_mixes:
-            mix = SavedMix(
-                bilm.num_layers,
-                weights=scalar_mix_parameters,
-                layer_norm="batch" if do_layer_norm else None,
-                trainable=scalar_mix_parameters is None,
-            )
-            self.add_module(name, mix)
+        trainable = scalar_mix_parameters is None
+        self._scalar_mixes = [
+            ScalarMix(bilm.num_layers, do_layer_norm, scalar_mix_parameters, trainable)
+            for _ in range(num_output_representations)
+        ]
+        for k, mix in enumerate(self._scalar_mixes):
+            self.add_module(f"scalar_mix_{k}", mix)
         self._dropout = nn.Dropout(dropout)
         self._keep_sentence_boundaries = keep_sentence_boundaries
+        self._has_cached_vocab = vocab_to_cache is not None
 
     def get_output_dim(self) -> int:
         return int(self._elmo_lstm.get_output_dim())
@@ -94,15 +83,19 @@ class Elmo(nn.Module):
             self._elmo_lstm.reset_states()
 
     def forward(self, inputs: Tensor, word_inputs: Tensor | None = None) -> ElmoOutput:
-        """inputs [..., T, 50]; word_inputs [..., T], looked up where there is a cache."""
-        if inputs.dim() < 3:
-            raise UserError(f"expected ids [B, T, 50] as batch_to_ids makes them, found {list(inputs.shape)}")
-        outer = inputs.shape[:-2] if word_inputs is None else word_inputs.shape[:-1]
-        words = None if word_inputs is None else word_inputs.flatten(0, -2)
-        output = self._elmo_lstm(inputs.flatten(0, -3), words)
+        """inputs [..., T, 50]; word_inputs [..., T], looked up where there is a cache; then also inputs [B, T]."""
+        if self._has_cached_vocab and inputs.dim() == 2 and word_inputs is None:  # as AllenNLP 0.5 had it
+            output = self._elmo_lstm(None, inputs)
+            outer = inputs.shape[:-1]
+        else:
+            if inputs.dim() < 3:
+                raise UserError(f"expected ids [B, T, 50] as batch_to_ids makes them, found {list(inputs.shape)}")
+            outer = inputs.shape[:-2] if word_inputs is None else word_inputs.shape[:-1]
+            words = None if word_inputs is None else word_inputs.flatten(0, -2)
+            output = self._elmo_lstm(inputs.flatten(0, -3), words)
         layers = output["activations"]
         layers = layers if isinstance(layers, Tensor) else torch.stack(layers)
-        own = [getattr(self, name) for name in self._scalar_mixes]
+        own = [getattr(self, f"scalar_mix_{k}") for k in range(len(self._scalar_mixes))]
         keep = self._keep_sentence_boundaries
         mixes, mask = mix_layers(own, self._dropout, layers, output["mask"], keep_boundaries=keep)
         if not keep:  # AllenNLP left what layer norm makes of padding where boundaries are kept

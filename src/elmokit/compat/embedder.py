@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from elmokit.atomic import replacing
-from elmokit.compat.bilm import ElmoBiLm, ids_of
-from elmokit.errors import UserError
+from elmokit.compat.elmo_bilm import ElmoBiLm
+from elmokit.compat.indexer import ELMoTokenCharactersIndexer, ids_of
+from elmokit.compat.published import default_pair
+from elmokit.errors import UserError, listed
 from elmokit.hdf5 import new_hdf5
 from elmokit.model.elmo import without_boundaries
 
@@ -24,7 +26,10 @@ Vectors = NDArray[np.float32]
 
 
 class ElmoEmbedder:
-    """Tokens -> NumPy arrays of all layers [L, T, D]. `stateful` as in Elmo."""
+    """Tokens -> NumPy arrays of all layers [L, T, D]. The files and `stateful` as in Elmo.
+
+    Without files it is AllenNLP's default, the original model of 2 x 4096 cells: an error where that is not here.
+    """
 
     def __init__(
         self,
@@ -37,8 +42,9 @@ class ElmoEmbedder:
         devices = torch.cuda.device_count()
         if cuda_device >= devices:
             raise UserError(f"cuda_device {cuda_device}: found {devices} CUDA devices; -1 is the CPU")
-        self.elmo_bilm = ElmoBiLm(options_file, weight_file, stateful=stateful)
+        self.elmo_bilm = ElmoBiLm(*default_pair(options_file, weight_file), stateful=stateful)
         self.cuda_device = cuda_device
+        self.indexer = ELMoTokenCharactersIndexer()
         if cuda_device >= 0:
             self.elmo_bilm.cuda(cuda_device)
 
@@ -48,7 +54,7 @@ class ElmoEmbedder:
 
     def batch_to_embeddings(self, batch: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
         """All layers [B, L, T, D], and the mask [B, T]."""
-        ids = ids_of(self.elmo_bilm.mapper, batch).to(self.elmo_bilm.begin.device)
+        ids = ids_of(self.elmo_bilm.mapper, batch).to(self.elmo_bilm.device)
         output = self.elmo_bilm(ids)
         mask = without_boundaries(output["mask"])
         layers = output["activations"][:, :, 1:-1] * mask.unsqueeze(-1)
@@ -93,7 +99,7 @@ class ElmoEmbedder:
             sentences = [line.strip() for line in lines]
         blank = [str(number) for number, sentence in enumerate(sentences, 1) if not sentence]
         if blank:
-            raise UserError(f"expected a sentence per line, found empty lines ({', '.join(blank)}): remove them")
+            raise UserError(f"expected a sentence per line, found empty lines ({listed(blank)}): remove them")
         if use_sentence_keys and len(set(sentences)) < len(sentences):
             raise UserError("sentences that are keys must differ, found repeated ones: use line numbers")
         keys = sentences if use_sentence_keys else [str(number) for number in range(len(sentences))]

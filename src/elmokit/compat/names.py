@@ -19,6 +19,8 @@ OLD_NAMES = {
     "state_linearity.bias": "bias",
     "state_projection.weight": "projection_weight",
 }
+# What some versions saved, though nobody trains it.
+BUFFERS = [f"_token_embedder.{which}_of_sentence_characters" for which in ("_beginning", "_end")]
 
 
 def rename_bilm(module: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:
@@ -39,14 +41,8 @@ def rename_bilm(module: Any, state: dict[str, Any], prefix: str, *_: Any) -> Non
             state[name] = torch.cat([i, f - module.bilm.config.lstm.forget_bias, g, o])
         else:
             state[name] = value
+    for name in BUFFERS:
+        state.pop(prefix + name, None)
     cached, table = f"{prefix}_word_embedding.weight", module._word_embedding
-    if table is not None and cached in state and len(state[cached]) == len(table.weight) - 2:
-        state[cached] = torch.cat([state[cached], table.weight[-2:].detach().to(state[cached])])
-
-
-def rename_mix(module: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """module    a ScalarMix."""
-    names = [f"{prefix}scalar_parameters.{layer}" for layer in range(module.num_layers)]
-    if all(name in state for name in names):
-        state[f"{prefix}weights"] = torch.cat([state.pop(name) for name in names])
-        state[f"{prefix}gamma"] = state[f"{prefix}gamma"].reshape(())
+    if table is not None and cached in state and len(state[cached]) == table.num_embeddings + 2:
+        state[cached] = state[cached][:-2]  # elmokit.compat once kept <S> and </S> in the same table

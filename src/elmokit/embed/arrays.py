@@ -13,7 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from elmokit.embed.embedder import Array, Elmo, Sentence
+from elmokit.embed.embedder import Elmo
+from elmokit.embed.reader import Array
+from elmokit.embed.sentences import Sentence
 from elmokit.progress import OnProgress, silent, watched
 
 LARGEST = float(np.finfo(np.float16).max)

@@ -2,48 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import copy
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from elmokit.checkpoint import Checkpoint, StoredWeights
-from elmokit.embed.token_layer import TokenLayer
+from elmokit.embed.origin import Origin, absolute
+from elmokit.embed.pooling import DType, Pooling, WhichLayers
+from elmokit.embed.reader import BATCH_TOKENS, Array, Reader
+from elmokit.embed.sentences import Sentence, checked_sentences
+from elmokit.embed.similarity import Matrix, are_vectors, as_matrix, cosines, unit_rows
 from elmokit.errors import UserError
-from elmokit.model.bilm import BiLM, BiLMOutput
+from elmokit.model.bilm import BiLM
 from elmokit.model.elmo import ElmoLayer
-from elmokit.model.kernels.cache import optimistic
+from elmokit.model.kernels.forking import prepare_for_forks
 from elmokit.model.kernels.layers import WEIGHT_FORMATS, WeightFormat
 from elmokit.model.recipe import load_model_recipe
-from elmokit.model.scalar_mix import ScalarMix
 from elmokit.model.seeding import seeded
-from elmokit.model.state import CarryState, StateName, StatePolicy, WarmState, ZeroState
+from elmokit.model.state import StateName, state_policy
+from elmokit.progress import silent, terminal_bar, watched
 from elmokit.sources import open_checkpoint
-from elmokit.text.batches import batches_by_length, pad, windows
-from elmokit.text.tokens import TokenizerConfig, make_tokenizer
-
-Sentence = str | Sequence[str]  # text, or its tokens
-WhichLayers = int | Literal["all", "mean"] | Sequence[float] | ScalarMix
-Pooling = Literal["mean", "max"]
-Array = NDArray[Any]
-DType = Literal["float32", "float16"] | np.dtype[Any] | type[np.floating[Any]]
-
-BATCH_TOKENS = 4096
-# Sentences are sorted by length within a window of so many batches: long enough that little is padded,
-# short enough that memory stays small whatever the size of the corpus.
-BATCHES_PER_WINDOW = 8
+from elmokit.text.batches import pad
+from elmokit.text.tokens import TokenizerConfig, make_tokenizer, tokenizer_for
 
 
-class Elmo:
+class Elmo(Reader):
     """
     state         what the LSTMs remember when a sentence begins: "zero", nothing (the default: a sentence's
                   vectors depend on that sentence alone); "carry", the sentence before it, also across calls
                   (the original's behaviour); "warm", the `warm_text`, read once.
-    tokenizer     a tokenizer's name, instead of the model's own.
+    tokenizer     a tokenizer's name, instead of the model's own: "whitespace" for text that is tokenized already;
+                  one that cuts otherwise than the model has learned comes with a warning.
     batch_tokens  padded tokens in one batch: the budget that bounds memory.
     weights       how the LSTMs' weights are kept in memory: "float32"; "float16" or "int8" to read fewer bytes,
                   which is faster for a few sentences at a time and not exact (docs/performance.md).
@@ -60,28 +57,30 @@ class Elmo:
         batch_tokens: int = BATCH_TOKENS,
         weights: WeightFormat = "float32",
     ) -> None:
-        if batch_tokens < 1:
-            raise UserError(f"batch_tokens: expected 1 or more, found {batch_tokens}")
-        if isinstance(tokenizer, str):
-            tokenizer = TokenizerConfig(tokenizer, checkpoint.tokenizer.normalize)
+        if not isinstance(checkpoint, Checkpoint):
+            raise UserError(
+                f"Elmo({checkpoint!r}): a model is opened by its name or folder with "
+                f"Elmo.from_pretrained({str(checkpoint)!r})"
+                if isinstance(checkpoint, (str, Path))
+                else f"Elmo: expected a Checkpoint, found {type(checkpoint).__name__}: see Elmo.from_pretrained"
+            )
         if weights not in WEIGHT_FORMATS:
             raise UserError(f"weights: expected {', '.join(WEIGHT_FORMATS)}, found {weights!r}")
+        prepare_for_forks()
+        bilm = _moved(checkpoint.bilm, device).eval()
+        bilm.weights, bilm.private = weights, False  # whoever made the checkpoint has it, too
+        super().__init__(bilm, checkpoint.mapper, tokenizer_for(checkpoint.tokenizer, tokenizer), batch_tokens)
+        self.begin_from(state, warm_text)
         self._checkpoint = checkpoint
-        self._bilm = _moved(checkpoint.bilm, device).eval()
-        self._bilm.weights, self._bilm.private = weights, False  # whoever made the checkpoint has it, too
-        self.mapper = checkpoint.mapper
-        self.tokenizer = make_tokenizer(tokenizer or checkpoint.tokenizer)
-        self.batch_tokens = batch_tokens
-        self.token_layer = TokenLayer(self._bilm, self.mapper)
-        self.state_name = state
-        self.state = self._state_policy(state, warm_text)
+        self._origin: Origin | str = "in memory"
 
     @classmethod
     def from_pretrained(cls, source: str | Path, *, revision: str | None = None, **options: Any) -> Elmo:
         """A folder (elmokit's own, bilm-tf's/AllenNLP's or ELMoForManyLangs'), a bundled model by name, or a model
         on the Hugging Face Hub: "owner/name", of a `revision` (a branch, a tag or a commit hash) if given.
         """
-        return cls._owning(open_checkpoint(source, revision), **options)
+        checkpoint, origin = open_checkpoint(source, revision), (absolute(source), revision)
+        return cls._owning(checkpoint, Origin(str(source), open_checkpoint, origin), **options)
 
     @classmethod
     def from_original(
@@ -90,7 +89,9 @@ class Elmo:
         """The published pair. `published` spells tokens bit for bit as the original software did."""
         from elmokit.formats.bilm_hdf5 import read_bilm
 
-        return cls._owning(read_bilm(options_file, weight_file, published=published), **options)
+        read = partial(read_bilm, published=published)
+        origin = Origin(str(weight_file), read, (absolute(options_file), absolute(weight_file)))
+        return cls._owning(read(options_file, weight_file), origin, **options)
 
     @classmethod
     def from_recipe(cls, recipe: str | Path, *, seed: int = 0, **options: Any) -> Elmo:
@@ -98,7 +99,8 @@ class Elmo:
         settings = load_model_recipe(recipe)
         with seeded(seed):
             bilm = BiLM(settings.model)
-        return cls._owning(Checkpoint(bilm, settings.mapper, settings.tokenizer), **options)
+        checkpoint = Checkpoint(bilm, settings.mapper, settings.tokenizer)
+        return cls._owning(checkpoint, f"{recipe}, untrained", **options)
 
     @classmethod
     def from_vectors(
@@ -117,12 +119,13 @@ class Elmo:
         checkpoint = bilm_from_vectors(
             vectors, load_model_recipe(recipe), limit=limit, trainable=trainable, seed=seed
         )
-        return cls._owning(checkpoint, **options)
+        return cls._owning(checkpoint, f"{recipe} on {vectors}, untrained", **options)
 
     @classmethod
-    def _owning(cls, checkpoint: Checkpoint, **options: Any) -> Elmo:
+    def _owning(cls, checkpoint: Checkpoint, origin: Origin | str, **options: Any) -> Elmo:
         elmo = cls(checkpoint, **options)
         elmo._bilm.private = True  # until it is handed out: see `bilm`
+        elmo._origin = origin
         return elmo
 
     @property
@@ -141,16 +144,6 @@ class Elmo:
         self._bilm.private = False
         return self._checkpoint
 
-    @property
-    def width(self) -> int:
-        """D, the size of a vector."""
-        return self._bilm.config.width
-
-    @property
-    def layers(self) -> int:
-        """How many there are: the token layer and the LSTM layers."""
-        return self._bilm.config.layers
-
     def save(self, folder: str | Path, *, weights: StoredWeights = "float32", overwrite: bool = False) -> None:
         self._checkpoint.save(folder, weights=weights, overwrite=overwrite)
 
@@ -162,14 +155,78 @@ class Elmo:
         """ids [B, T, W] of whole sentences without boundaries, padded with zeros: the ELMo layer's input."""
         return torch.from_numpy(pad(self.mapper, self._tokenize_all(sentences), boundaries=False))
 
-    def tokens(self, sentence: Sentence) -> list[str]:
-        """The tokens that a sentence is read as."""
-        if isinstance(sentence, str):
-            return self.tokenizer.tokens(sentence)
-        for token in sentence:
-            if not isinstance(token, str):
-                raise UserError(f"expected a sentence as text or as a list of tokens, found {token!r} in it")
-        return self.tokenizer.clean(list(sentence))
+    def encode(
+        self,
+        texts: str | Iterable[Sentence],
+        *,
+        layers: WhichLayers = "mean",
+        pooling: Pooling = "mean",
+        normalize: bool = False,
+        batch_size: int | None = None,
+        show_progress: bool = False,
+    ) -> Matrix:
+        """One vector for each text, in order: [number of texts, width], float32. Of a single string, [width].
+
+        texts          a list, an array or a column of a table: strings, or lists of tokens.
+        layers         the layers' "mean", one layer by its number, weights or a ScalarMix.
+        pooling        "mean" or "max" over a text's tokens; a text without tokens is all zeros.
+        normalize      vectors of length 1: their dot products are cosines.
+        batch_size     at most so many texts at a time, within `batch_tokens`; no vector depends on it.
+        show_progress  a bar on standard error.
+        """
+        if isinstance(layers, str) and layers == "all":
+            raise UserError(
+                'encode gives a text one vector: expected layers="mean", a number or weights, found "all"; '
+                'embed(texts, pooling="mean", matrix=True) gives [texts, layers, width]'
+            )
+        if pooling is None:
+            raise UserError('encode gives a text one vector: expected pooling="mean" or "max", found None')
+        self.check(layers, pooling, "float32")
+        if batch_size is not None and batch_size < 1:
+            raise UserError(f"batch_size: expected 1 or more, found {batch_size}")
+        if isinstance(texts, str):
+            only: Matrix = self.encode([texts], layers=layers, pooling=pooling, normalize=normalize)[0]
+            return only
+        given = checked_sentences(texts)
+        if not isinstance(given, Sized):
+            given = list(given)
+        rows = self._stream(given, layers, pooling, np.dtype(np.float32), False, batch_size)
+        matrix = np.empty((len(given), self.width), dtype=np.float32)
+        with terminal_bar() if show_progress else nullcontext(silent) as on_progress:
+            for i, row in enumerate(watched(rows, len(given), "encoding", on_progress)):
+                matrix[i] = row
+        return unit_rows(matrix) if normalize else matrix
+
+    def similarity(self, a: Any, b: Any, **options: Any) -> Matrix:
+        """Cosines [number of a, number of b]: each a text, texts, or vectors that `encode` gave.
+
+        Texts are encoded first, with the options of `encode`. What has no direction (an empty text) has cosine 0.
+        """
+        return cosines(*(as_matrix(x if are_vectors(x) else self.encode(x, **options)) for x in (a, b)))
+
+    @overload
+    def embed(
+        self,
+        sentences: Iterable[Sentence],
+        *,
+        layers: WhichLayers = "all",
+        pooling: Pooling | None = None,
+        dtype: DType = "float32",
+        boundaries: bool = False,
+        matrix: Literal[False] = False,
+    ) -> list[Array]: ...
+
+    @overload
+    def embed(
+        self,
+        sentences: Iterable[Sentence],
+        *,
+        layers: WhichLayers = "all",
+        pooling: Pooling,
+        dtype: DType = "float32",
+        boundaries: bool = False,
+        matrix: Literal[True],
+    ) -> Array: ...
 
     def embed(
         self,
@@ -179,15 +236,23 @@ class Elmo:
         pooling: Pooling | None = None,
         dtype: DType = "float32",
         boundaries: bool = False,
-    ) -> list[Array]:
+        matrix: bool = False,
+    ) -> list[Array] | Array:
         """One array per sentence: [layers, T, D] for "all", else [T, D]; without T where pooled.
 
         layers      "all"; a number, the token layer being 0; "mean"; weights, one per layer, used as given; or
                     a ScalarMix, whose softmax and gamma are used.
         pooling     one vector for the sentence: "mean" or "max" over its tokens; zeros where it has none.
         boundaries  keep the vectors of <S> and </S>, first and last.
+        matrix      where pooled, one array for all sentences, the first axis: [N, layers, D] or [N, D].
         """
-        return list(self.stream(sentences, layers=layers, pooling=pooling, dtype=dtype, boundaries=boundaries))
+        arrays = list(self.stream(sentences, layers=layers, pooling=pooling, dtype=dtype, boundaries=boundaries))
+        if not matrix:
+            return arrays
+        if pooling is None:
+            raise UserError('matrix=True: sentences differ in length: choose pooling="mean" or "max" too')
+        shape = (self.layers, self.width) if isinstance(layers, str) and layers == "all" else (self.width,)
+        return np.stack(arrays) if arrays else np.empty((0, *shape), dtype)
 
     def stream(
         self,
@@ -201,90 +266,57 @@ class Elmo:
         """As `embed`, but from any iterable, one array at a time: memory does not grow with the corpus."""
         self.check(layers, pooling, dtype)
         dtype = np.dtype(dtype)
-        if isinstance(sentences, str):
-            raise UserError("expected a list of sentences, found one string: put it in a list")
-        return self._stream(sentences, layers, pooling, dtype, boundaries)
+        return self._stream(checked_sentences(sentences), layers, pooling, dtype, boundaries)
 
-    def _stream(
-        self,
-        sentences: Iterable[Sentence],
-        which_layers: WhichLayers,
-        pooling: Pooling | None,
-        dtype: np.dtype[Any],
-        boundaries: bool,
-    ) -> Iterator[Array]:
-        for window in windows((self.tokens(sentence) for sentence in sentences), self.window_tokens):
-            arrays: dict[int, Array] = {}
-            for batch in self._batches(window):
-                vectors = self._run([window[i] for i in batch], which_layers, pooling, boundaries)
-                for i, vector in zip(batch, vectors):
-                    arrays[i] = vector.numpy().astype(dtype)  # a copy: the batch itself need not stay
-            for i in range(len(window)):
-                yield arrays.pop(i)
+    def __repr__(self) -> str:
+        name = self._origin if isinstance(self._origin, str) else self._origin.name
+        return (
+            f"Elmo({name}: {self.layers} layers, {self.width} wide, tokenizer {self.tokenizer.name}, "
+            f"state {self.state_name}, weights {self._bilm.weights}, on {self.device})\n"
+            "  .encode(texts): a vector per text; .similarity(a, b): cosines; .embed(texts): a vector per token"
+        )
 
-    @property
-    def window_tokens(self) -> int:
-        """Sentences of about so many tokens are held, sorted and embedded together."""
-        return self.batch_tokens * BATCHES_PER_WINDOW
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "device": str(self.device),
+            "batch_tokens": self.batch_tokens,
+            "weights": self._bilm.weights,
+            "tokenizer": self.tokenizer.config,
+            "state": self.state_name,
+            "remembered": self.state.state,
+        }
 
-    def check(self, which_layers: WhichLayers, pooling: str | None, dtype: DType) -> None:
-        """Refuse at once what would fail after the first batch."""
-        _combine(torch.zeros(self.layers, 1, 1, self.width), which_layers)
-        if pooling not in (None, "mean", "max"):
-            raise UserError(f'pooling: expected None, "mean" or "max", found {pooling!r}')
-        try:
-            known = np.dtype(dtype) in (np.float32, np.float16)
-        except TypeError:
-            known = False
-        if not known:
-            raise UserError(f'dtype: expected "float32" or "float16", found {dtype!r}')
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By its source, and its weights by their digest; with the weights where it has no source or they may
+        have been edited since (see `bilm`)."""
+        by_source = isinstance(self._origin, Origin) and self._bilm.private
+        model = (self._origin, self._checkpoint.digest) if by_source else (self._origin, replace(self._checkpoint))
+        return _copied, (type(self), *model, self._settings())
 
-    def _tokenize_all(self, sentences: Sequence[Sentence]) -> list[list[str]]:
-        return [self.tokens(sentence) for sentence in sentences]
+    def __copy__(self) -> Elmo:
+        """With the same weights: an edit of these is one of both."""
+        return _copied(type(self), self._origin, self._checkpoint, self._settings())
 
-    def _batches(self, window: Sequence[Sequence[str]]) -> Iterator[list[int]]:
-        if self.state_name == "carry":  # one stream, in the order of the text
-            return ([i] for i in range(len(window)))
-        return batches_by_length([len(sentence) + 2 for sentence in window], self.batch_tokens)
+    def __deepcopy__(self, memo: dict[int, Any]) -> Elmo:
+        """With weights of its own, and what it remembers; words are not kept for it yet."""
+        checkpoint, settings = copy.deepcopy((replace(self._checkpoint), self._settings()), memo)
+        return _copied(type(self), self._origin, checkpoint, settings)
 
-    @torch.inference_mode()
-    def _run(
-        self, sentences: list[list[str]], which_layers: WhichLayers, pooling: Pooling | None, boundaries: bool
-    ) -> list[Tensor]:
-        before = self.state.before(len(sentences))
-        ends = boundaries or self.state_name == "carry"
 
-        # What was kept of words and weights is used while it is seen to that no weight has changed.
-        def compute() -> BiLMOutput:
-            return self._bilm.contextualize(*self.token_layer(sentences), before, ends=ends)
-
-        output = optimistic(compute, private=self._bilm.private)
-        self.state.after(output.state)
-        mixed = _combine(output.layers, which_layers).cpu()  # [layers, B, T, D] or [B, T, D]
-        vectors = []
-        for row, sentence in enumerate(sentences):
-            inside = slice(0, len(sentence) + 2) if boundaries else slice(1, len(sentence) + 1)
-            vectors.append(_pool(mixed[..., row, inside, :], pooling))
-        return vectors
-
-    def _state_policy(self, name: str, warm_text: Sequence[Sentence] | None) -> StatePolicy:
-        if (name == "warm") != (warm_text is not None):
-            raise UserError('state="warm" and warm_text go together: give both or neither')
-        if name == "zero":
-            return ZeroState()
-        if name == "carry":
-            return CarryState(self._bilm)
-        if name == "warm":
-            assert warm_text is not None
-            carry = CarryState(self._bilm)
-            with torch.inference_mode():
-                for sentence in self._tokenize_all(warm_text):
-                    output = self._bilm.contextualize(*self.token_layer([sentence]), carry.before(1))
-                    carry.after(output.state)
-            if carry.state is None:
-                raise UserError("warm_text: expected at least one sentence, found none")
-            return WarmState(carry.state)
-        raise UserError(f'state: expected "zero", "carry" or "warm", found {name!r}')
+def _copied(kind: type[Elmo], origin: Origin | str, model: Checkpoint | str, settings: dict[str, Any]) -> Elmo:
+    """An equal Elmo: of the checkpoint, or of what the origin opens, if it has this digest."""
+    if isinstance(model, str):
+        assert isinstance(origin, Origin)
+        checkpoint, private = origin.open(model), True
+    else:
+        checkpoint, private = model, model.bilm.private
+    options = {name: settings[name] for name in ("device", "batch_tokens", "weights")}
+    elmo = kind(checkpoint, **options)
+    elmo._origin, elmo._bilm.private = origin, private
+    elmo.tokenizer = make_tokenizer(settings["tokenizer"])
+    elmo.state_name = settings["state"]
+    elmo.state = state_policy(elmo.state_name, elmo._bilm, settings["remembered"])
+    return elmo
 
 
 def _moved(bilm: BiLM, device: str | torch.device) -> BiLM:
@@ -292,34 +324,3 @@ def _moved(bilm: BiLM, device: str | torch.device) -> BiLM:
         return bilm.to(device)
     except (RuntimeError, AssertionError) as error:  # torch's ways to say that there is none
         raise UserError(f"device {str(device)!r} cannot be used here: {str(error).splitlines()[0]}") from None
-
-
-def _combine(layers: Tensor, which_layers: WhichLayers) -> Tensor:  # [L, B, T, D] -> the same, or [B, T, D]
-    if isinstance(which_layers, ScalarMix):
-        if which_layers.layer_norm == "batch":
-            raise UserError('a ScalarMix with layer_norm="batch" makes vectors depend on the batch: use "token"')
-        mixed: Tensor = which_layers.to(layers.device)(layers)
-        return mixed
-    if isinstance(which_layers, str):
-        if which_layers not in ("all", "mean"):
-            raise UserError(f'layers: expected "all", "mean", a number or weights, found {which_layers!r}')
-        return layers if which_layers == "all" else layers.mean(dim=0)
-    if isinstance(which_layers, (int, np.integer)) and not isinstance(which_layers, bool):
-        if not -len(layers) <= which_layers < len(layers):
-            raise UserError(f"layers: this model has layers 0 to {len(layers) - 1}, found {which_layers}")
-        return layers[int(which_layers)]
-    try:
-        weights = np.asarray(which_layers, dtype=np.float32)
-    except (TypeError, ValueError):
-        weights = np.empty(0, dtype=np.float32)
-    if weights.shape != (len(layers),) or not np.isfinite(weights).all():
-        raise UserError(f"layers: expected {len(layers)} finite weights, one per layer, found {which_layers!r}")
-    return torch.einsum("l,lbtd->btd", torch.from_numpy(weights).to(layers.device), layers)
-
-
-def _pool(vectors: Tensor, pooling: Pooling | None) -> Tensor:  # [..., T, D] -> [..., D]
-    if pooling is None:
-        return vectors
-    if vectors.shape[-2] == 0:
-        return vectors.new_zeros(*vectors.shape[:-2], vectors.shape[-1])
-    return vectors.mean(dim=-2) if pooling == "mean" else vectors.amax(dim=-2)

@@ -14,8 +14,9 @@ import numpy as np
 from elmokit import __version__
 from elmokit.atomic import fsync, remove_leftovers, replacing
 from elmokit.config import dump
-from elmokit.embed.embedder import Elmo, Pooling, WhichLayers
+from elmokit.embed.embedder import Elmo
 from elmokit.embed.outputs import WRITERS, check_output, check_space
+from elmokit.embed.pooling import Pooling, WhichLayers
 from elmokit.embed.scratch import Record, Scratch, Written, is_written
 from elmokit.embed.verification import verify
 from elmokit.errors import UserError
@@ -23,7 +24,9 @@ from elmokit.model.scalar_mix import ScalarMix
 from elmokit.model.state import CarryState, WarmState
 from elmokit.progress import Progress, silent
 from elmokit.text.batches import windows
-from elmokit.text.corpus import BadLine, LineReader
+from elmokit.text.columns import Column, Columns, Format, asked_columns
+from elmokit.text.corpus import BadLine, LineReader, open_text
+from elmokit.text.table import TableReader, one_line
 
 SECONDS_BETWEEN_COMMITS = 2.0
 _NOTHING = np.zeros(0)  # a sentence's vectors before it is embedded
@@ -47,10 +50,12 @@ class Summary(NamedTuple):
 @dataclass(frozen=True)
 class EmbedJob:
     """
-    source        a text file, plain or compressed, or "-" for standard input: one sentence per line.
+    source        a text file, plain or compressed, or "-" for standard input: one sentence per line. Of a table
+                  (.csv, .tsv, .jsonl), one per row; `line` in the output is then the row, from 1.
     output        .h5, .npz, .safetensors or .parquet.
     split         lines are paragraphs: split them into sentences first.
     on_bad_line   a line that is not UTF-8: refuse, skip or replace.
+    columns       which column of a table the text is in, where that is not obvious.
     """
 
     elmo: Elmo
@@ -61,6 +66,7 @@ class EmbedJob:
     dtype: Literal["float32", "float16"] = "float32"
     split: bool = False
     on_bad_line: BadLine = "refuse"
+    columns: Columns | None = None
 
     @property
     def scratch_folder(self) -> Path:
@@ -78,8 +84,10 @@ class EmbedJob:
         self.check(overwrite)
         pooled = self.pooling is not None
         with (
-            LineReader(self.source, self.on_bad_line) as lines,
-            Scratch(self.scratch_folder, self._settings(), self._shape, self.dtype, pooled, restart) as scratch,
+            open_text(self.source, self.on_bad_line, self.columns) as lines,
+            Scratch(
+                self.scratch_folder, self._settings(lines), self._shape, self.dtype, pooled, restart
+            ) as scratch,
         ):
             remove_leftovers(self.output)
             remove_leftovers(self.scratch_folder)
@@ -91,7 +99,9 @@ class EmbedJob:
             scratch.remove()
             return Summary(scratch.sentences, tokens, resumed_at, lines.skipped)
 
-    def _embed(self, lines: LineReader, scratch: Scratch, on_progress: Callable[[JobProgress], None]) -> int:
+    def _embed(
+        self, lines: LineReader | TableReader, scratch: Scratch, on_progress: Callable[[JobProgress], None]
+    ) -> int:
         """Read, embed and append what is not there yet. Only whole windows are committed, and windows begin
         where they would have begun anyway: so an interruption changes no batch and no bit."""
         digest = hashlib.sha256()
@@ -154,10 +164,10 @@ class EmbedJob:
                 array = array.swapaxes(0, 1)  # [layers, T, D] -> [T, layers, D]: tokens can follow tokens
             yield record._replace(vectors=array)
 
-    def _sentences(self, lines: LineReader) -> Iterator[Record]:
+    def _sentences(self, lines: LineReader | TableReader) -> Iterator[Record]:
         tokenizer = self.elmo.tokenizer
         for line in lines:
-            for text in tokenizer.sentences(line.text) if self.split else [line.text]:
+            for text in map(one_line, tokenizer.sentences(line.text) if self.split else [line.text]):
                 yield Record(line.number, text, tokenizer.tokens(text), _NOTHING)
 
     def check(self, overwrite: bool = False) -> None:
@@ -169,7 +179,7 @@ class EmbedJob:
         if not self.output.parent.is_dir():
             raise UserError(f"no folder {self.output.parent}: make it first")
 
-    def _settings(self) -> dict[str, object]:
+    def _settings(self, lines: LineReader | TableReader) -> dict[str, object]:
         """All that the vectors depend on, apart from the text."""
         elmo = self.elmo
         settings: dict[str, object] = {
@@ -186,6 +196,8 @@ class EmbedJob:
         }
         if isinstance(elmo.state, WarmState):
             settings["warm"] = hashlib.sha256(elmo.state.state.hidden.cpu().numpy().tobytes()).hexdigest()
+        if isinstance(lines, TableReader):
+            settings["table"] = lines.identity()
         return settings
 
     @property
@@ -222,13 +234,22 @@ def embed_file(
     dtype: Literal["float32", "float16"] = "float32",
     split: bool = False,
     on_bad_line: BadLine = "refuse",
+    text_column: Column | None = None,
+    header: bool | None = None,
+    table_format: Format | None = None,
     overwrite: bool = False,
     restart: bool = False,
     on_progress: Callable[[JobProgress], None] = silent,
 ) -> Summary:
-    """`elmo embed` as one call: interrupted and called again, it resumes. Options as of EmbedJob and its run."""
+    """`elmo embed` as one call: interrupted and called again, it resumes. Options as of EmbedJob and its run.
+
+    text_column    of a table: the texts' column, by its name or its number from 1, where it is not obvious.
+    header         whether a table's first row has the names of its columns; found out where None.
+    table_format   "csv", "tsv" or "jsonl", where the name of the file does not tell.
+    """
     elmo = model if isinstance(model, Elmo) else Elmo.from_pretrained(model)
-    job = EmbedJob(elmo, source, Path(output), layers, pooling, dtype, split, on_bad_line)
+    columns = asked_columns(text_column, None, header, table_format)
+    job = EmbedJob(elmo, source, Path(output), layers, pooling, dtype, split, on_bad_line, columns)
     return job.run(overwrite=overwrite, restart=restart, on_progress=on_progress)
 
 

@@ -8,7 +8,6 @@ Shapes: B sentences, T tokens of the longest with its boundaries, P width of x_k
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,6 +18,7 @@ from elmokit.model.bilm import BiLM
 from elmokit.model.char_encoder import CharEncoder
 from elmokit.model.kernels.cache import Seen, certain, look, weights_of
 from elmokit.model.kernels.dispatch import path_for
+from elmokit.model.kernels.forking import ForkLock
 from elmokit.text.characters import TokenMapper
 
 BYTES = 64 << 20  # of vectors; as many characters of tokens at most
@@ -31,7 +31,7 @@ class TokenLayer:
 
     def __init__(self, bilm: BiLM, mapper: TokenMapper, room: int = BYTES) -> None:
         self._bilm, self.mapper, self.room = bilm, mapper, room
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._seen: Seen | None = None  # the weights of what is kept
         self._forget()
 
@@ -80,8 +80,9 @@ class TokenLayer:
             self._forget()  # and begin anew: the words of these sentences are the likeliest to come again
             missing = list(dict.fromkeys(keys))
         if self._vectors is None:
-            self._vectors = weights[0].new_empty(max(places, 1 + len(missing)), width)
-            self._vectors[0] = 0
+            vectors = weights[0].new_empty(max(places, 1 + len(missing)), width)
+            vectors[0] = 0
+            self._vectors = vectors  # not before its first row is zero: see ForkLock
         if missing:
             first = 1 + len(self._places)
             self._vectors[first : first + len(missing)] = self._encoded(missing)

@@ -9,6 +9,7 @@ that a padded token gets.
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,14 @@ from torch import Tensor
 
 from elmokit.atomic import replacing, write_file
 from elmokit.checkpoint import Checkpoint, check_tensors
-from elmokit.config import parse_json, suggest
+from elmokit.config import read_json, shown, suggest
 from elmokit.errors import UserError
-from elmokit.hdf5 import new_hdf5
+from elmokit.hdf5 import dataset_at, new_hdf5, reading_hdf5
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.lstm import LSTMConfig
 from elmokit.model.shapes import shapes_only
-from elmokit.text.characters import BYTE_CHARACTERS, MASK_SHIFT, ByteMapper
+from elmokit.text.characters import BYTE_CHARACTERS, MASK_SHIFT, ByteMapper, check_room
 from elmokit.text.tokens import TokenizerConfig
 
 # An unknown key in these tables could mean another architecture, so it is refused.
@@ -41,9 +42,7 @@ def read_bilm(options: str | Path, weights: str | Path, *, published: bool = Tru
     config, characters = read_options(Path(options))
     with shapes_only():
         bilm = BiLM(config)
-    arrays = _read_arrays(Path(weights))
-    expected = _to_theirs(bilm.state_dict(), config)
-    check_tensors(expected, arrays, Path(weights))
+    arrays = _read_arrays(Path(weights), _to_theirs(bilm.state_dict(), config))
     for name, array in arrays.items():
         if not np.isfinite(array).all():
             raise UserError(f"{weights}: {name} holds values that are not finite numbers")
@@ -92,81 +91,100 @@ def read_options(path: Path) -> tuple[BiLMConfig, int]:
     """The architecture, and max_characters_per_token."""
     if not path.is_file():
         raise UserError(f"no options file {path}")
-    table = parse_json(path.read_bytes(), path)
+    table = read_json(path)
     try:
         lstm, cnn = _table(table, "lstm", LSTM_KEYS), _table(table, "char_cnn", CNN_KEYS)
         if table.get("bidirectional", True) is not True:
             raise UserError("expected a bidirectional model")
         if cnn.get("n_characters", BYTE_CHARACTERS) not in (BYTE_CHARACTERS, BYTE_CHARACTERS - MASK_SHIFT):
-            raise UserError(f"char_cnn.n_characters: expected 261 or 262, found {cnn['n_characters']!r}")
+            raise UserError(f"char_cnn.n_characters: expected 261 or 262, found {shown(cnn['n_characters'])}")
         width = _integer(lstm, "projection_dim")
-        filters = tuple((int(w), int(n)) for w, n in cnn["filters"])
+        filters = _filters(cnn["filters"])
+        if cnn["activation"] not in ("relu", "tanh"):
+            raise UserError(f"char_cnn.activation: expected relu or tanh, found {shown(cnn['activation'])}")
         encoder = CharEncoderConfig(
-            embedding=_integer(cnn["embedding"], "dim"),
+            embedding=_integer(_mapping(cnn["embedding"], "embedding"), "dim"),
             filters=filters,
-            highway=int(cnn.get("n_highway") or 0),
+            highway=_integer(cnn, "n_highway") if cnn.get("n_highway") else 0,
             activation=cnn["activation"],
             # bilm-tf's own rule; AllenNLP's reader expects the projection always
             projection=sum(n for _, n in filters) != width,
         )
-        if encoder.activation not in ("relu", "tanh"):
-            raise UserError(f"char_cnn.activation: expected relu or tanh, found {encoder.activation!r}")
         config = BiLMConfig(
             encoder,
             LSTMConfig(
                 layers=_integer(lstm, "n_layers"),
                 cells=_integer(lstm, "dim"),
                 width=width,
-                cell_clip=_bound(lstm.get("cell_clip")),
-                projection_clip=_bound(lstm.get("proj_clip")),
+                cell_clip=_bound(lstm, "cell_clip"),
+                projection_clip=_bound(lstm, "proj_clip"),
                 skip=bool(lstm.get("use_skip_connections", False)),
             ),
         )
-        return config, int(cnn.get("max_characters_per_token", 50))
-    except (ValueError, TypeError) as error:
+        room = _integer({"max_characters_per_token": 50, **cnn}, "max_characters_per_token")
+        check_room(room)
+        return config, room
+    except UserError as error:
         raise UserError(f"{path}: {error}") from None
     except KeyError as error:
         raise UserError(f"{path}: missing key {error}") from None
 
 
 def _table(options: dict[str, Any], name: str, known: set[str]) -> dict[str, Any]:
-    table = options.get(name)
-    if not isinstance(table, dict):
-        raise UserError(f"expected a table {name!r}, found {table!r}; is this an ELMo options file?")
+    table = _mapping(options.get(name), name)
     for key in table:
         if key not in known:
-            raise UserError(f"unknown key '{name}.{key}': {suggest(key, known)}")
+            raise UserError(f"unknown key {shown(f'{name}.{key}')}: {suggest(key, known)}")
     return table
+
+
+def _mapping(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UserError(f"expected a table {name!r}, found {shown(value)}; is this an ELMo options file?")
+    return value
+
+
+def _filters(pairs: Any) -> tuple[tuple[int, int], ...]:
+    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        raise UserError(f"filters: expected pairs of a width and a count, found {shown(pairs)}")
+    return tuple((_integer({"filters": w}, "filters"), _integer({"filters": n}, "filters")) for w, n in pairs)
 
 
 def _integer(table: dict[str, Any], key: str) -> int:
     value = table[key]
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UserError(f"{key}: expected a positive integer, found {value!r}")
+        raise UserError(f"{key}: expected a positive integer, found {shown(value)}")
     return value
 
 
-def _bound(value: Any) -> float | None:
-    return None if value is None else float(value)
+def _bound(table: dict[str, Any], key: str) -> float | None:
+    """No bound where there is none."""
+    value = table.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < sys.float_info.max:
+        raise UserError(f"{key}: expected a positive number or null, found {shown(value)}")
+    return float(value)
 
 
-def _read_arrays(path: Path) -> dict[str, NDArray[np.float32]]:
-    arrays: dict[str, NDArray[np.float32]] = {}
-
-    def take(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset):
-            if item.dtype.kind != "f":
-                raise UserError(f"{path}: {name}: expected floating-point numbers, found {item.dtype}")
-            arrays[name] = np.asarray(item[...], dtype=np.float32)
-
+def _read_arrays(path: Path, expected: dict[str, Tensor]) -> dict[str, NDArray[np.float32]]:
+    """Names, shapes and sizes are those expected, and the file holds all of it, before a number is read."""
     if not path.is_file():
         raise UserError(f"no weights file {path}")
-    try:
-        with h5py.File(path, "r") as file:
-            file.visititems(take)
-    except OSError as error:
-        raise UserError(f"{path}: not a whole HDF5 file ({error}): copy or download it again") from None
-    return arrays
+    with reading_hdf5(path) as file:
+        found: dict[str, Any] = {}
+        file.visititems(lambda name, item: found.update({name: item}) if isinstance(item, h5py.Dataset) else None)
+        found |= {name: item for name in expected if (item := dataset_at(file, name)) is not None}
+        check_tensors(expected, found, path)
+        for name, item in found.items():
+            if item.dtype.kind != "f":
+                raise UserError(f"{path}: {name}: expected floating-point numbers, found {item.dtype}")
+        needed = sum(item.nbytes for item in found.values())
+        if needed > path.stat().st_size:
+            raise UserError(
+                f"{path}: expected {needed:,} bytes of weights, found a file of {path.stat().st_size:,}"
+            )
+        return {name: np.asarray(item[...], dtype=np.float32) for name, item in found.items()}
 
 
 def _to_theirs(state: dict[str, Tensor], config: BiLMConfig) -> dict[str, Tensor]:

@@ -18,14 +18,17 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from elmokit.checkpoint import Checkpoint, check_tensors
-from elmokit.config import build, parse_json
-from elmokit.errors import UserError
+from elmokit.config import build, check_size, read_json, shown
+from elmokit.errors import UserError, listed
+from elmokit.formats.torch_file import read_tensors
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.char_encoder import CharEncoderConfig
-from elmokit.model.lstm import LSTMConfig
+from elmokit.model.lstm import MOST_LAYERS, WIDEST, LSTMConfig
 from elmokit.model.shapes import shapes_only
+from elmokit.regular import read_regular
 from elmokit.text.characters import MASK_SHIFT, LexiconMapper
 from elmokit.text.tokens import TokenizerConfig
+from elmokit.text.vocabulary import MOST_BYTES
 
 CONFIG, CHARACTERS, WORDS = "config.json", "char.dic", "word.dic"
 ENCODER, EMBEDDER = "encoder.pkl", "token_embedder.pkl"
@@ -74,9 +77,8 @@ class _TokenEmbedder:
     def __post_init__(self) -> None:
         if self.name.lower() != "cnn":
             raise UserError(f"name: expected 'cnn', found {self.name!r}, an architecture that elmokit has not")
-        for key in ("word_dim", "char_dim", "n_highway"):
-            if getattr(self, key) < 0:
-                raise UserError(f"{key}: expected 0 or more, found {getattr(self, key)}")
+        check_size(0, WIDEST, word_dim=self.word_dim, char_dim=self.char_dim)
+        check_size(0, MOST_LAYERS, n_highway=self.n_highway)
         if not self.word_dim and not self.char_dim:
             raise UserError("expected char_dim, word_dim or both above 0, found neither")
         if self.char_dim and not (self.filters and self.activation):
@@ -101,7 +103,7 @@ def read_many_langs(folder: str | Path) -> Checkpoint:
         raise UserError(f"{folder}: {error}") from None
     with shapes_only():
         bilm = BiLM(config)
-    tensors = {**_read_tensors(folder / ENCODER), **_read_tensors(folder / EMBEDDER)}
+    tensors = {**read_tensors(folder / ENCODER), **read_tensors(folder / EMBEDDER)}
     expected = _to_theirs(bilm.state_dict(), config)
     for _, theirs, lexicon in EMBEDDINGS:
         listed, rows = (x[theirs].shape[:1] if theirs in x else None for x in (expected, tensors))
@@ -111,6 +113,10 @@ def read_many_langs(folder: str | Path) -> Checkpoint:
                 "the two files are not of one model"
             )
     check_tensors(expected, tensors, folder)
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise UserError(f"{folder / name.partition('/')[0]}: {name} holds values that are not finite numbers")
+    tensors = {name: tensor.float() for name, tensor in tensors.items()}
     bilm.load_state_dict(_to_ours(tensors, config), assign=True)
     return Checkpoint(bilm.eval(), mapper, TokenizerConfig("whitespace", "none"))
 
@@ -119,10 +125,10 @@ def _read_config(folder: Path) -> tuple[_Encoder, _TokenEmbedder]:
     path = folder / CONFIG
     if not path.is_file():
         raise UserError(f"{folder} is not a folder of ELMoForManyLangs: it has no {CONFIG}")
-    table = parse_json(path.read_bytes(), path)
+    table = read_json(path)
     if "encoder" not in table or "token_embedder" not in table:
         path = _second_config(folder, table)
-        table = parse_json(path.read_bytes(), path)
+        table = read_json(path)
     try:
         return (
             build(_Encoder, table.get("encoder", {}), "encoder"),
@@ -138,7 +144,7 @@ def _second_config(folder: Path, table: dict[str, Any]) -> Path:
     if not isinstance(named, str) or not named:
         raise UserError(
             f"{folder / CONFIG}: expected a key 'config_path' (or the tables 'encoder' and 'token_embedder'), "
-            f"found {', '.join(map(repr, table)) or 'no keys'}"
+            f"found {listed(map(repr, table)) or 'no keys'}"
         )
     name = re.split(r"[\\/]", named)[-1]
     # An absolute path is of another machine: no business of ours, even where such a file happens to exist.
@@ -161,7 +167,7 @@ def read_lexicon(path: Path) -> dict[str, int]:
     if not path.is_file():
         raise UserError(f"no file {path}, which lists the ids that the model's embedding was trained with")
     try:
-        lines = path.read_bytes().decode("utf-8").split("\n")
+        lines = read_regular(path, MOST_BYTES).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         where = error.object[: error.start].count(b"\n") + 1
         raise UserError(f"{path}: line {where}: expected UTF-8, found {error.reason}") from None
@@ -175,7 +181,7 @@ def read_lexicon(path: Path) -> dict[str, int]:
             identity = int(digits)
         except ValueError:
             raise UserError(
-                f"{path}: line {number}: expected an entry, a tab and its id, found {line!r}"
+                f"{path}: line {number}: expected an entry, a tab and its id, found {shown(line)}"
             ) from None
         if lexicon.setdefault(entry, identity) != identity:
             raise UserError(f"{path}: line {number}: {entry!r} has two ids, {lexicon[entry]} and {identity}")
@@ -190,33 +196,6 @@ def read_lexicon(path: Path) -> dict[str, int]:
             raise UserError(f"{path}: found the id {identity} for both {entries[identity]!r} and {entry!r}")
         entries[identity] = entry
     return lexicon
-
-
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a state dict by file and name. Code in a pickle is refused, not run."""
-    if not path.is_file():
-        raise UserError(f"no file {path}: a folder of ELMoForManyLangs has {ENCODER} and {EMBEDDER}")
-    expected = "expected a whole PyTorch file of tensors by name and nothing else"
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # of many kinds, and torch's own text advises to load the file unsafely
-        raise UserError(
-            f"{path}: {expected}; torch refuses it ({type(error).__name__}): copy or download it again, "
-            "and distrust it if that does not help"
-        ) from None
-    if not isinstance(state, dict):
-        raise UserError(f"{path}: {expected}, found {type(state).__name__}")
-    for name, tensor in state.items():
-        if not isinstance(tensor, Tensor):
-            raise UserError(f"{path}: {expected}, found {name!r} of type {type(tensor).__name__}")
-        if not tensor.is_floating_point() or tensor.layout != torch.strided or tensor.device.type != "cpu":
-            raise UserError(
-                f"{path}: {name}: expected a dense array of floating-point numbers, "
-                f"found {str(tensor.layout)[6:]} {str(tensor.dtype)[6:]} on {tensor.device}"
-            )
-        if not tensor.isfinite().all():
-            raise UserError(f"{path}: {name} holds values that are not finite numbers")
-    return {f"{path.name}/{name}": tensor.detach().float() for name, tensor in state.items()}
 
 
 def _translate_config(

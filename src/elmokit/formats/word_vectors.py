@@ -38,6 +38,7 @@ OTHER = {
 HEADER = re.compile(rb"(\d{1,18})[ \t]+(\d{1,18})\s*")
 NUMBER = re.compile(rb"\s[-+]?[\d.]+([eE][-+]?\d+)?(?!\S)")
 CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # in no text
+MOST_UNPACKED, SMALL = 16, 1 << 24  # bytes of vectors for a byte of a file, which has 1 to 4; and whatever it is
 WIDEST = 1 << 16  # numbers of a vector: a header that promises more is damaged
 # Files that have the sentence's ends and the unknown word name them in these ways.
 SPELLINGS = ((BEGIN, "<s>"), (END, "</s>"), (UNKNOWN, "<unk>", "UNK"))
@@ -109,7 +110,7 @@ def _read(path: Path, limit: int | None, spare: int) -> tuple[list[str], NDArray
             layout = _detect(file)
             file.seek(0)
             rows = _binary_rows(file, layout) if layout.binary else _text_rows(file, layout)
-            return _collect(rows, layout, limit, spare)
+            return _collect(rows, layout, limit, spare, MOST_UNPACKED * path.stat().st_size + SMALL)
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: not a whole compressed file ({error}): copy or download it again") from None
     except UserError as error:
@@ -135,7 +136,7 @@ def _detect(file: IO[bytes]) -> _Layout:
         promised, width = int(header[1]), int(header[2])
         after = file.read(CHUNK)
         line, numbers = after.partition(b"\n")[0], after.partition(b" ")[2][: 4 * width]
-        if _parse(line, width):
+        if width <= WIDEST and _parse(line, width):
             return _Layout(False, promised, width)
         if _is_text(numbers) and len(line.split()) == 2 and _parse(line, 1):
             return _Layout(False, None, 1)  # one number per word, and the first word is a number itself
@@ -148,6 +149,8 @@ def _detect(file: IO[bytes]) -> _Layout:
         raise UserError("expected word vectors, found an empty file" if not first else "found an empty line 1")
     if not _parse(first, len(fields) - 1):
         raise UserError(f"line 1: expected a word and its numbers, or a header of two, found {_shown(first)}")
+    if len(fields) - 1 > WIDEST:
+        raise UserError(f"line 1: expected vectors of no more than {WIDEST} numbers, found {_shown(first)}")
     return _Layout(False, None, len(fields) - 1)
 
 
@@ -219,7 +222,7 @@ def _binary_rows(file: IO[bytes], layout: _Layout) -> Iterator[_Row]:
 
 
 def _collect(
-    rows: Iterator[_Row], layout: _Layout, limit: int | None, spare: int
+    rows: Iterator[_Row], layout: _Layout, limit: int | None, spare: int, most_bytes: int
 ) -> tuple[list[str], NDArray[np.float32]]:
     words: dict[str, None] = {}
     vectors = np.zeros((spare + 1024, layout.width), dtype=np.float32)
@@ -232,7 +235,13 @@ def _collect(
         if word in words:
             continue
         at = spare + len(words)
-        if at == len(vectors):  # resize, not a copy: the system moves the pages, if it must move them
+        if at == len(vectors):
+            if vectors.nbytes > most_bytes:
+                raise UserError(
+                    f"{row.where}: {vectors.nbytes:,} bytes of vectors so far, {MOST_UNPACKED} times the file or "
+                    "more: word vectors do not pack so well, distrust it (or read fewer by a limit)"
+                )
+            # resize, not a copy: the system moves the pages, if it must move them
             vectors.resize((at + at // 2, layout.width), refcheck=False)
         with np.errstate(over="ignore"):  # a number too large for float32 is reported below
             vectors[at] = row.vector

@@ -17,6 +17,7 @@ from elmokit.model.char_encoder import CharEncoder, CharEncoderConfig
 from elmokit.model.kernels import recurrent, steps
 from elmokit.model.kernels.cache import weights_of
 from elmokit.model.kernels.dispatch import Path, path_for
+from elmokit.model.kernels.forking import prepare_for_forks
 from elmokit.model.kernels.layers import WeightFormat
 from elmokit.model.kernels.recurrent import Repeated
 from elmokit.model.lstm import LSTMConfig, LSTMState, ProjectedLSTM
@@ -64,6 +65,7 @@ class BiLM(nn.Module):
 
     def __init__(self, config: BiLMConfig) -> None:
         super().__init__()
+        prepare_for_forks()
         self.config = config
         width = config.lstm.width
         self.encoder: CharEncoder | WordEncoder = (

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from elmokit.config import check_size, shown
 from elmokit.errors import UserError
 from elmokit.model.kernels import convolution, linear
 from elmokit.model.kernels.cache import weights_of
 from elmokit.model.kernels.dispatch import Path, path_for
+from elmokit.model.lstm import MOST_LAYERS, WIDEST
 from elmokit.model.rows import row_chunks, whole_rows
-from elmokit.text.characters import BYTE_CHARACTERS
+from elmokit.text.characters import BYTE_CHARACTERS, MOST_CHARACTERS
 
 # Tokens convolved at one time: bounds memory (the widest published filter bank takes 200 kB a token).
 ROWS_AT_ONCE = 512
@@ -28,6 +30,8 @@ ROWS_AT_ONCE = 512
 FAST_ROWS_AT_ONCE = 4096
 # Words are cut to a multiple of so many characters: few sizes, for the reason that row_chunks gives.
 LENGTHS = 8
+# Of a table of characters or words: more than any model has.
+MOST_ROWS = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,14 @@ class CharEncoderConfig:
         if not self.filters and not self.words:
             raise UserError("a token encoder needs filters over characters, a word table or both; found neither")
         if any(width < 1 or count < 1 for width, count in self.filters):
-            raise UserError(f"filters are (width, count) of at least 1, found {self.filters}")
+            raise UserError(f"filters are (width, count) of at least 1, found {shown(self.filters)}")
+        check_size(0, MOST_LAYERS, filters=len(self.filters), highway=self.highway)
+        check_size(0, MOST_ROWS, words=self.words)
+        check_size(1 if self.words else 0, WIDEST, word_embedding=self.word_embedding)
+        if self.filters:
+            check_size(1, MOST_ROWS, characters=self.characters)
+            check_size(1, WIDEST, embedding=self.embedding, features=self.features)
+            check_size(1, MOST_CHARACTERS, filters=max(width for width, _ in self.filters))
 
     @property
     def features(self) -> int:

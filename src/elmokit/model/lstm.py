@@ -18,10 +18,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from elmokit.config import check_size
 from elmokit.errors import UserError
 
 # The inputs' share of the gates is one product for so many steps: a text of a million tokens fits as well.
 STEPS = 256
+# More than any model has: a file that asks for more is damaged or hostile.
+MOST_LAYERS, WIDEST = 1000, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,8 @@ class LSTMConfig:
     forget_bias: float = 1.0  # added at run time, as TensorFlow does: files keep the bias without it
 
     def __post_init__(self) -> None:
-        for name in ("layers", "cells", "width"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name}: expected 1 or more, found {getattr(self, name)}")
+        check_size(1, MOST_LAYERS, layers=self.layers)
+        check_size(1, WIDEST, cells=self.cells, width=self.width)
         for name in ("cell_clip", "projection_clip"):
             value = getattr(self, name)
             if value is not None and value <= 0:

@@ -68,7 +68,7 @@ class ScalarMix(nn.Module):
         elif self.layer_norm == "batch":
             if mask is None:
                 raise UserError('layer_norm="batch" needs the mask: padding must not count')
-            chosen = torch.stack([_normalize(layer, mask) for layer in chosen])
+            chosen = torch.stack([normalize_batch(layer, mask) for layer in chosen])
         return self.gamma * torch.einsum("l,lbtd->btd", self.shares(), chosen)
 
     def shares(self) -> Tensor:
@@ -79,7 +79,7 @@ class ScalarMix(nn.Module):
         return self.regularizer * self.weights.square().sum()
 
 
-def _normalize(layer: Tensor, mask: Tensor) -> Tensor:  # [B, T, D] -> [B, T, D]
+def normalize_batch(layer: Tensor, mask: Tensor) -> Tensor:  # [B, T, D] -> [B, T, D]
     real = mask.unsqueeze(-1)
     count = real.sum() * layer.shape[-1]
     mean = (layer * real).sum() / count

@@ -11,12 +11,15 @@ from typing import Literal
 
 import torch
 
+from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM, BiLMState
 
 StateName = Literal["zero", "carry", "warm"]
 
 
 class StatePolicy(ABC):
+    state: BiLMState | None = None  # what is remembered
+
     @abstractmethod
     def before(self, rows: int) -> BiLMState | None:
         """The state in which a batch of so many rows begins; None is zero."""
@@ -41,9 +44,8 @@ class CarryState(StatePolicy):
     A batch of fewer rows leaves the others' state as it is; a row that never ran begins from zero.
     """
 
-    def __init__(self, bilm: BiLM) -> None:
-        self._bilm = bilm
-        self.state: BiLMState | None = None
+    def __init__(self, bilm: BiLM, state: BiLMState | None = None) -> None:
+        self._bilm, self.state = bilm, state
 
     def before(self, rows: int) -> BiLMState | None:
         held = 0 if self.state is None else self.state.hidden.shape[2]
@@ -67,10 +69,21 @@ class WarmState(StatePolicy):
     """Every sentence begins as if it followed the same given text; like zero, no batch matters."""
 
     def __init__(self, state: BiLMState) -> None:
-        self.state = state  # of one row
+        self.state: BiLMState = state  # of one row
 
     def before(self, rows: int) -> BiLMState | None:
         return BiLMState(*(part.expand(-1, -1, rows, -1) for part in self.state))
+
+
+def state_policy(name: str, bilm: BiLM, state: BiLMState | None = None) -> StatePolicy:
+    """A policy by its name, remembering this."""
+    if name == "zero":
+        return ZeroState()
+    if name == "carry":
+        return CarryState(bilm, state)
+    if name == "warm" and state is not None:
+        return WarmState(state)
+    raise UserError(f'state: expected "zero", "carry" or "warm", found {name!r}')
 
 
 def _join(left: BiLMState, right: BiLMState) -> BiLMState:

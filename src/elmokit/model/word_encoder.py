@@ -7,8 +7,11 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from elmokit.config import check_size
 from elmokit.errors import UserError
+from elmokit.model.char_encoder import MOST_ROWS
 from elmokit.model.kernels.linear import linear
+from elmokit.model.lstm import WIDEST
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,8 @@ class WordEncoderConfig:
     def __post_init__(self) -> None:
         if self.words < 4:
             raise UserError(f"words counts padding, <S>, </S> and <UNK>: expected 4 or more, found {self.words}")
+        check_size(4, MOST_ROWS, words=self.words)
+        check_size(1, WIDEST, embedding=self.embedding)
 
 
 class WordEncoder(nn.Module):

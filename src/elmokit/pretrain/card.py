@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from elmokit import __version__
 from elmokit.checkpoint import Checkpoint
+from elmokit.errors import listed_paths
 from elmokit.pretrain.corpus import Corpus
 from elmokit.pretrain.perplexity import Perplexity
 from elmokit.pretrain.run_config import Budget, RunConfig
@@ -31,7 +32,7 @@ Pretrained with elmokit {__version__}. Load it with `Elmo.from_pretrained("this 
 
 | | |
 |---|---|
-| text | {", ".join(config.sources) or "not stated"} |
+| text | {listed_paths(config.sources) or "not stated"} |
 | tokens | {corpus.tokens:,} in the corpus, {tokens:,} seen |
 | training | {steps:,} steps of {train.rows} x {train.steps}, {seconds / 3600:.2f} hours |
 {_unfinished(config.budget, tokens, seconds)}| held-out perplexity (full softmax) | {figures} |

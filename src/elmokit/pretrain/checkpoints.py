@@ -20,7 +20,7 @@ from torch import Tensor
 
 from elmokit.atomic import replacing_folder
 from elmokit.config import parse_json, present_names
-from elmokit.errors import UserError
+from elmokit.errors import UserError, clipped
 
 CHECKPOINTS, TENSORS, PROGRESS = "checkpoints", "training.safetensors", "progress.json"
 LAST = 2  # number of them that are left
@@ -73,7 +73,7 @@ class Checkpoints:
                 progress = parse_json((folder / PROGRESS).read_bytes(), folder / PROGRESS)
                 load(tensors)
             except (OSError, UserError, KeyError, RuntimeError, SafetensorError) as error:
-                problems.append(f"{folder.name}: {error}")
+                problems.append(f"{folder.name}: {clipped(error, 200)}")
                 continue
             return progress
         if problems:

@@ -9,6 +9,12 @@ from types import TracebackType
 from typing import Any
 
 FILE, EVENTS, CURVE = "metrics.jsonl", "tensorboard", "curve.png"
+BLUE, ORANGE = "#0072B2", "#D55E00"
+PERPLEXITIES = {
+    "perplexity": ("-o", "held-out perplexity, both directions"),
+    "perplexity_forward": ("--", "forward"),
+    "perplexity_backward": (":", "backward"),
+}
 NEED_EXTRA = "pip install 'elmokit[train]'"
 
 
@@ -56,30 +62,42 @@ def draw_curve(folder: Path) -> Path | None:
     except ImportError:
         return None
     rows = read_metrics(folder)
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.add_subplot()
-    trained = [row for row in rows if "loss" in row]
-    axes.plot([row["tokens"] / 1e6 for row in trained], [row["loss"] for row in trained], color="#0072B2", lw=1)
-    axes.set_xlabel("tokens seen (millions)")
-    axes.set_ylabel("training loss (nats)", color="#0072B2")
-    measured = [row for row in rows if "perplexity" in row]
-    if measured:
-        right = axes.twinx()
-        styles = {
-            "perplexity": ("-o", "both"),
-            "perplexity_forward": ("--", "forward"),
-            "perplexity_backward": (":", "backward"),
-        }
-        for name, (style, label) in styles.items():
-            points = [(row["tokens"] / 1e6, row[name]) for row in measured]
-            right.plot(*zip(*points), style, color="#D55E00", label=label, markersize=3, lw=1.2)
-        right.set_yscale("log")
-        right.set_ylabel("held-out perplexity (full softmax)", color="#D55E00")
-        right.legend(frameon=False)
-    axes.grid(alpha=0.3)
+    figure = Figure(figsize=(8, 4.8), layout="constrained")
+    loss = figure.add_subplot()
+    trained = [(row["tokens"] / 1e6, row["loss"]) for row in rows if "loss" in row]
+    drawn = loss.plot(*_columns(trained), color=BLUE, lw=1, label="training loss (left)")
+    loss.set_xlabel("tokens seen (millions)")
+    loss.set_ylabel("training loss (nats)", color=BLUE)
+    loss.grid(axis="x", alpha=0.3)
+    if any("perplexity" in row for row in rows):
+        drawn += _draw_perplexity(loss.twinx(), [row for row in rows if "perplexity" in row])
+    figure.legend(handles=drawn, loc="outside lower center", ncols=2, frameon=False)
     path = folder / CURVE
     figure.savefig(path, dpi=120)
     return path
+
+
+def _draw_perplexity(axes: Any, rows: list[dict[str, float]]) -> list[Any]:
+    """On a log scale with a tick at 1, 2, 5, 10 ..., written out: a fall from 900 to 300 has few powers of ten."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    drawn: list[Any] = []
+    for name, (style, label) in PERPLEXITIES.items():
+        points = [(row["tokens"] / 1e6, row[name]) for row in rows]
+        drawn += axes.plot(*_columns(points), style, color=ORANGE, label=f"{label} (right)", markersize=3, lw=1.2)
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    subs = (1, 2, 5) if high > 4 * low else (1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9)
+    axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=20))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylabel("held-out perplexity (full softmax)", color=ORANGE)
+    axes.grid(axis="y", alpha=0.3)
+    return drawn
+
+
+def _columns(points: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in points], [y for _, y in points]
 
 
 def _event_writer(folder: Path) -> Any:

@@ -17,17 +17,21 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from elmokit.embed.sentences import by_number, check_sentence
 from elmokit.errors import UserError
 from elmokit.model.bilm import BiLMOutput, BiLMState
 from elmokit.model.language_head import LanguageHead
 from elmokit.model.rows import TOGETHER, whole_rows
 from elmokit.pretrain.any_model import AnyModel, checkpoint_of
 from elmokit.text.batches import batches_by_length, pad, windows
-from elmokit.text.tokens import TokenizerConfig, make_tokenizer
+from elmokit.text.tokens import tokenizer_for
 from elmokit.text.vocabulary import BEGIN, END, SPECIALS, UNKNOWN, Vocabulary
 
 State = Literal["carry", "zero"]
 GAP = "___"
+FREQUENCY = (
+    0.75  # the power of p(word) in `fill`: 1 if both sides were independent given the word; see docs/decisions.md
+)
 BATCH_TOKENS, ROWS = 2048, 16
 BATCHES_PER_WINDOW = 8  # as in embed: sorted by length within that many batches
 STRETCH = 64  # consecutive sentences that a stream reads before it continues elsewhere in the text
@@ -62,7 +66,7 @@ Scores = list[TokenScore]  # of <S>, w1 .. wn and </S>; empty for a sentence wit
 
 class Candidate(NamedTuple):
     word: str
-    probability: float  # by both directions, among the words of the vocabulary
+    probability: float  # by both directions, among the words of the vocabulary that may fill the gap
     forward: float  # log p by the left context alone
     backward: float  # log p by the right context alone
 
@@ -132,9 +136,21 @@ def score(
 
 
 def fill(
-    model: AnyModel, sentence: Sequence[str], *, top: int = 10, tokenizer: str | None = None
+    model: AnyModel,
+    sentence: Sequence[str],
+    *,
+    top: int = 10,
+    punctuation: bool = False,
+    tokenizer: str | None = None,
 ) -> list[Candidate]:
-    """The words that fit best in place of the one token `___`, by both directions: p ~ p_forward p_backward."""
+    """The words that fit best in place of the one token `___`, by what is before it and what is after it together.
+
+    p(word | both) ~ p(word | before) p(word | after) / p(word) ** 0.75. Each direction counts in how frequent the
+    word is, so the product has it twice: that would put `,` and `the` first everywhere. p(word) is taken from
+    the word's place in the vocabulary, which is in order of frequency.
+
+    punctuation   tokens without a letter or digit are candidates too
+    """
     reader = _Reader(model, BATCH_TOKENS, tokenizer)
     if top < 1:
         raise UserError(f"top: expected 1 or more, found {top}")
@@ -144,11 +160,21 @@ def fill(
         raise UserError(f"expected one gap, written {GAP} as a token of its own, found {found}")
     gap = tokens.index(GAP)
     by_direction = reader.around(tokens[:gap], tokens[gap + 1 :])[:, len(SPECIALS) :]  # [2, V - 3]
-    probability = torch.softmax(by_direction.sum(dim=0), dim=0)
+    words = reader.vocabulary.words[len(SPECIALS) :]
+    probability = torch.softmax(by_direction.sum(dim=0) - FREQUENCY * _log_frequency(len(words)), dim=0)
+    if not punctuation:
+        probability *= torch.tensor([any(letter.isalnum() for letter in word) for word in words])
+        probability /= probability.sum().clamp(min=torch.finfo(torch.float64).tiny)
     # Stable: of equals, the more frequent word comes first.
     best = torch.sort(probability, descending=True, stable=True).indices[:top].tolist()
-    words = reader.vocabulary.words[len(SPECIALS) :]
-    return [Candidate(words[i], float(probability[i]), *by_direction[:, i].tolist()) for i in best]
+    return [
+        Candidate(words[i], float(probability[i]), *by_direction[:, i].tolist()) for i in best if probability[i]
+    ]
+
+
+def _log_frequency(words: int) -> Tensor:  # [V - 3]
+    """log p of each word by itself, but for a constant: log-uniform, as the sampled softmax takes it."""
+    return torch.log1p(1 / torch.arange(1, words + 1, dtype=torch.float64)).log()
 
 
 class _Reader:
@@ -166,16 +192,20 @@ class _Reader:
         self.bilm, self.mapper = checkpoint.bilm, checkpoint.mapper
         self.head: LanguageHead = checkpoint.head
         self.vocabulary: Vocabulary = checkpoint.vocabulary
-        own = checkpoint.tokenizer
-        self.tokenizer = make_tokenizer(TokenizerConfig(tokenizer, own.normalize) if tokenizer else own)
+        self.tokenizer = tokenizer_for(checkpoint.tokenizer, tokenizer)
         self.batch_tokens = batch_tokens
 
     def tokenized(self, sentences: Iterable[Sequence[str]]) -> Iterator[list[str]]:
         """Tokens as the model reads them; a sentence given as text is taken apart first."""
         if isinstance(sentences, str):
             raise UserError("expected a list of sentences, found one string: put it in a list")
-        tokenizer = self.tokenizer
-        return (tokenizer.tokens(s) if isinstance(s, str) else tokenizer.clean(list(s)) for s in sentences)
+        return by_number(self._tokens, sentences)
+
+    def _tokens(self, sentence: Sequence[str]) -> list[str]:
+        check_sentence(sentence)
+        if isinstance(sentence, str):
+            return self.tokenizer.tokens(sentence)
+        return self.tokenizer.clean(list(sentence))
 
     def read(
         self, sentences: Iterator[list[str]], state: str, *, window: int, rows: int, stretch: int

@@ -11,13 +11,15 @@ from elmokit.errors import UserError
 from elmokit.formats.word_vectors import bilm_from_vectors
 from elmokit.pretrain.adaptation import extend_vocabulary, with_head, word_counts
 from elmokit.pretrain.any_model import AnyModel, checkpoint_of
+from elmokit.pretrain.comparison import check_sources
 from elmokit.pretrain.corpus import Corpus
 from elmokit.pretrain.progress import OnTrainingProgress, Stop
 from elmokit.pretrain.recipe import Recipe
 from elmokit.pretrain.request import FINETUNE, PRETRAIN, Request, SentenceLines
 from elmokit.pretrain.step import TrainConfig
 from elmokit.pretrain.training import Start, Trained, Training
-from elmokit.text.corpus import BadLine, expand_sources
+from elmokit.text.columns import Column, Format, asked_columns
+from elmokit.text.corpus import BadLine
 
 Texts = str | Path | Sequence[str | Path]  # files, folders, patterns: see text.corpus.expand_sources
 
@@ -37,6 +39,9 @@ def pretrain(
     evaluations: int | None = None,
     sentences: SentenceLines | None = None,
     on_bad_line: BadLine | None = None,
+    text_column: Column | None = None,
+    header: bool | None = None,
+    table_format: Format | None = None,
     checkpoint_minutes: float | None = None,
     workers: int = 1,
     resume: bool | None = None,
@@ -49,7 +54,7 @@ def pretrain(
     stopped. Whatever is left out is then the run's own; a budget (tokens, epochs or hours) may be another, and
     replaces the run's; other settings are refused. A run that is finished is only opened.
 
-    texts                files, folders and patterns: plain, .gz .bz2 .xz .zst .parquet
+    texts                files, folders and patterns: plain, .gz .bz2 .xz .zst .parquet; tables .csv .tsv .jsonl
     recipe, settings     a bundled recipe's name or a TOML file ("small"), and changes to it ("train.rows=128")
     vectors              a file of word2vec, GloVe or fastText: words by these vectors, not by characters
     tokens|epochs|hours  how long to train (10 epochs)
@@ -57,6 +62,8 @@ def pretrain(
                          them at a time, `evaluations` (20) times on the way
     sentences            "lines" are sentences, or are "split" into sentences; "auto" decides by the first lines
     on_bad_line          what to do with a line that is not UTF-8: "refuse", "skip" or "replace"
+    text_column          of tables: the texts' column by name or number, where it is not obvious; `header` says
+                         whether the first row has names, `table_format` "csv", "tsv" or "jsonl"
     checkpoint_minutes   what kill -9 may lose, at most (5)
     workers              processes that tokenize
     resume               True: `out` must hold a run; False: it must not; None: as it is
@@ -79,6 +86,7 @@ def pretrain(
         evaluations=evaluations,
         sentences=sentences,
         on_bad_line=on_bad_line,
+        columns=asked_columns(text_column, None, header, table_format),
         checkpoint_minutes=checkpoint_minutes,
         workers=workers,
         vectors=None if vectors is None else str(vectors),
@@ -109,6 +117,9 @@ def finetune(
     evaluations: int | None = None,
     sentences: SentenceLines | None = None,
     on_bad_line: BadLine | None = None,
+    text_column: Column | None = None,
+    header: bool | None = None,
+    table_format: Format | None = None,
     checkpoint_minutes: float | None = None,
     workers: int = 1,
     resume: bool | None = None,
@@ -141,6 +152,7 @@ def finetune(
         evaluations=evaluations,
         sentences=sentences,
         on_bad_line=on_bad_line,
+        columns=asked_columns(text_column, None, header, table_format),
         checkpoint_minutes=checkpoint_minutes,
         workers=workers,
         model=name,
@@ -161,7 +173,7 @@ def finetune(
 
     sources = _names(general)
     if sources is not None:
-        expand_sources(sources)  # what is not there is said at once, not when training has ended
+        check_sources(sources, request.columns)  # what is wrong is said at once, not when training has ended
     return Training(request, Path(out), start, on_progress, stop, sources or ()).carry_out(resume)
 
 

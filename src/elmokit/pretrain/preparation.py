@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from elmokit.atomic import replacing_folder
 from elmokit.config import dump
-from elmokit.errors import UserError
+from elmokit.errors import UserError, listed_paths
 from elmokit.pretrain.corpus import (
     COUNTS,
     FORMAT,
@@ -34,6 +34,7 @@ from elmokit.pretrain.corpus import (
     TYPES,
     CorpusParts,
 )
+from elmokit.text.columns import Columns
 from elmokit.text.corpus import BadLine, CorpusReader
 from elmokit.text.tokens import Tokenizer, TokenizerConfig, make_tokenizer
 
@@ -60,6 +61,7 @@ def prepare(
     held_out: float = 0.0,
     seed: int = 0,
     on_bad_line: BadLine = "refuse",
+    columns: Columns | None = None,
     workers: int = 1,
     report: Callable[[ReadingProgress], None] = lambda progress: None,
     limit_tokens: int | None = None,
@@ -73,6 +75,7 @@ def prepare(
                    more than one sentence.
     held_out       share of the lines that is kept from training, each chosen by a hash of (seed, its text): a line
                    is on the same side wherever it stands, and so are lines that are equal.
+    columns        where the text of tables (.csv, .tsv, .jsonl) is.
     workers        processes that tokenize; the outcome is the same with any number.
     limit_tokens   the training part ends with the sentence that reaches this number.
     overwrite      replace an earlier preparation in `folder`; nothing else is ever replaced.
@@ -88,7 +91,7 @@ def prepare(
         what = "is not a prepared corpus" if overwrite else "exists already"
         raise UserError(f"{folder} {what}: choose another name")
     config = tokenizer.config if isinstance(tokenizer, Tokenizer) else make_tokenizer(tokenizer).config
-    reader = CorpusReader(sources, on_bad_line)
+    reader = CorpusReader(sources, on_bad_line, columns)
     texts: Iterator[str] = (line.text for line in reader)
     if split is None:
         first = _first(texts)
@@ -100,6 +103,7 @@ def prepare(
         "held_out": held_out,
         "seed": seed,
         "on_bad_line": on_bad_line,
+        **({} if columns is None else {"columns": dump(columns)}),
         "limit_tokens": limit_tokens,
         "sources": [str(path) for path in reader.paths],
     }
@@ -124,7 +128,7 @@ def prepare(
             found = f"{read} lines without a token" if read else "no lines at all"
             if held.tokens:
                 found = f"all {held.sentences} sentences were held out: hold out a smaller share, or none"
-            raise UserError(f"nothing to train on in {', '.join(settings['sources'])}: {found}")
+            raise UserError(f"nothing to train on in {listed_paths(settings['sources'])}: {found}")
         train.finish({**settings, "part": TRAIN})
         if held.tokens:
             held.finish({**settings, "part": HELD_OUT})

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from elmokit.config import dump, override
-from elmokit.errors import UserError
+from elmokit.errors import UserError, clipped
 from elmokit.model.recipe import build_recipe
 from elmokit.pretrain.corpus import Corpus
 from elmokit.pretrain.recipe import Recipe, load_recipe, present_values
 from elmokit.pretrain.run_config import Budget, RunConfig
+from elmokit.text.columns import Columns
 from elmokit.text.corpus import BadLine, expand_sources
 
 SentenceLines = Literal["auto", "lines", "split"]
@@ -53,6 +54,7 @@ class Request:
     model: str | None = None
     new_words: int | None = None
     vectors: str | None = None
+    columns: Columns | None = None  # of texts that are tables
 
     def __post_init__(self) -> None:
         lengths = (self.tokens, self.epochs, self.hours)
@@ -103,7 +105,7 @@ class Request:
     def check_same(self, folder: Path, config: RunConfig, corpus: Corpus, start_is_known: bool) -> None:
         """Refuse settings that are not those of the run in `folder`; the budget alone may be another."""
         found = [
-            f"{name}: the run has {own!r}, found {asked!r}"
+            f"{name}: the run has {clipped(repr(own), 200)}, found {clipped(repr(asked), 200)}"
             for name, (own, asked) in self._differences(config, corpus, start_is_known).items()
         ]
         if found:
@@ -120,6 +122,7 @@ class Request:
             "held_out": (meta["held_out"], self.held_out),
             "sentences": (split, lines),
             "on_bad_line": (meta["on_bad_line"], self.on_bad_line),
+            "columns": (meta.get("columns"), None if self.columns is None else dump(self.columns)),
             "held_out_sentences": (config.held_out_sentences, self.held_out_sentences),
             "evaluations": (config.evaluations, self.evaluations),
             "checkpoint_minutes": (config.checkpoint_seconds / 60, self.checkpoint_minutes),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from elmokit.atomic import remove_all_leftovers
 from elmokit.checkpoint import Checkpoint
 from elmokit.embed.embedder import Elmo
-from elmokit.errors import UserError
+from elmokit.errors import UserError, listed_paths
 from elmokit.lock import Lock
 from elmokit.pretrain.checkpoints import CHECKPOINTS, Checkpoints
 from elmokit.pretrain.comparison import Comparison, compare, first_sentences
@@ -134,12 +134,13 @@ class Training:
             held_out=request.defaults.held_out if request.held_out is None else request.held_out,
             seed=recipe.train.seed,
             on_bad_line=request.on_bad_line or "refuse",
+            columns=request.columns,
             workers=request.workers,
             report=report,
             overwrite=(self.out / CORPUS).exists(),
         )
         if last.skipped:
-            message = f"skipped {last.skipped:,} lines that are not UTF-8"
+            message = f"skipped {last.skipped:,} lines that cannot be read"
             self.on_progress(TrainingProgress.at("reading", 1.0, tokens=last.tokens, message=message))
         return corpus
 
@@ -189,8 +190,8 @@ class Training:
         if run.corpus.held_out is not None:
             texts["domain, held out"] = list(run.held_out_sentences())
         if self.general:
-            name = f"general ({', '.join(self.general)})"
-            texts[name] = first_sentences(self.general, after.tokenizer, most)
+            name = f"general ({listed_paths(self.general, 3)})"
+            texts[name] = first_sentences(self.general, after.tokenizer, most, self.request.columns)
         return compare(Checkpoint.load(self.out / START), after, texts, self.on_progress)
 
 

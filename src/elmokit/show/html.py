@@ -109,10 +109,10 @@ def _attribute(name: str, value: str, prefix: str) -> str | None:
 def _section(section: Section, place: str) -> str:
     parts = [f'<section id="{place}">', f"<h2>{_text(section.heading)}</h2>"]
     parts += [f"<p>{_text(part)}</p>" for part in section.text.split("\n\n") if part.strip()]
-    if section.missing:
-        parts.append(_missing(section.missing))
     for number, exhibit in enumerate(section.exhibits, start=1):
         parts.append(_exhibit(exhibit, f"{place}-{number}"))
+    if section.missing:
+        parts.append(_missing(section.missing))
     if section.command:
         parts.append(f"<pre><code>{escape(section.command)}</code></pre>")
     return "\n".join([*parts, "</section>"])

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from elmokit.checkpoint import CARD, HEAD, VOCABULARY, read_config, tokenizer_file
-from elmokit.config import build, parse_json
+from elmokit.checkpoint import HEAD, VOCABULARY, read_card, read_config, tokenizer_file
+from elmokit.config import build, read_json
 from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM, BiLMConfig
 from elmokit.model.shapes import shapes_only
@@ -58,8 +58,7 @@ def list_models() -> list[dict[str, Any]]:
 
 
 def _summary(name: str, folder: Path, where: str) -> dict[str, Any]:
-    card = folder / CARD
-    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    text = read_card(folder) or ""
     facts: dict[str, Any] = {
         "model": name,
         "where": where,
@@ -83,7 +82,7 @@ def _sizes(folder: Path) -> dict[str, Any]:
         "layers": config.model.layers,
         "width": config.model.width,
         "parameters": _number_of_parameters(config.model),
-        "tokenizer": build(TokenizerConfig, parse_json(path.read_bytes(), path)).name,
+        "tokenizer": build(TokenizerConfig, read_json(path)).name,
         "words predicted": len(Vocabulary.load(folder / VOCABULARY)) if HEAD in config.files else 0,
         "weights": config.weights,
     }

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from elmokit.checkpoint import CONFIG, Checkpoint, is_checkpoint
-from elmokit.errors import UserError
+from elmokit.errors import UserError, listed_paths
 from elmokit.sources.unfinished import RUN, RUN_MODEL, describe_unfinished, is_run
 
 Kind = Literal["elmokit", "bilm", "many-langs"]  # ours; bilm-tf's and AllenNLP's; ELMoForManyLangs'
@@ -28,7 +28,7 @@ def find_pair(folder: Path) -> tuple[Path, Path] | None:
     if not options or not weights:
         return None
     if len(options) > 1 or len(weights) > 1:
-        names = ", ".join(path.name for path in [*options, *weights])
+        names = listed_paths(path.name for path in [*options, *weights])
         raise UserError(f"{folder}: expected one options file and one weights file, found {names}: name the pair")
     return options[0], weights[0]
 
@@ -52,7 +52,7 @@ def read_folder(folder: Path) -> Checkpoint:
         from elmokit.formats.many_langs import read_many_langs
 
         return read_many_langs(folder)
-    if (folder / CONFIG).is_file():
+    if (folder / CONFIG).exists():
         return Checkpoint.load(folder)  # says what is wrong with a config.json that is not quite ours
     if is_run(folder):
         raise UserError(describe_unfinished(folder))

@@ -10,7 +10,7 @@ from elmokit.analysis.probes.pairs import bundled
 from elmokit.config import build, read_toml, suggest
 from elmokit.data import STUDIES
 from elmokit.errors import UserError
-from elmokit.tasks import TASKS
+from elmokit.tasks import known_tasks
 
 OWN = "study.toml"
 PACKS = {path.stem: path for path in sorted(STUDIES.glob("*.toml"))}
@@ -102,8 +102,8 @@ def open_data(folder: str | Path, layout: str | None = None) -> StudyData:
     if not isinstance(tasks, dict):
         raise UserError(f"{path}: expected tables [tasks.NAME], found tasks = {tasks!r}")
     for name in tasks:
-        if name not in TASKS:
-            raise UserError(f"{path}: unknown task {name!r}: {suggest(name, TASKS)}")
+        if name not in known_tasks():
+            raise UserError(f"{path}: unknown task {name!r}: {suggest(name, known_tasks())}")
 
     def here(name: str) -> str:
         return str(folder / name)

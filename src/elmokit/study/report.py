@@ -93,7 +93,7 @@ def make_sections(material: Material) -> list[Section]:
             sections.append(make(heading, material))
         except (UserError, OSError) as error:  # it does not take the others with it
             sections.append(Section(heading, missing=f"Not made: {error}."))
-    return sections
+    return sorted(sections, key=lambda section: not section.exhibits)  # what there is to see comes first
 
 
 def page_facts(material: Material) -> dict[str, object]:

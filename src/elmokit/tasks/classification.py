@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -15,7 +16,10 @@ from torch import Tensor
 
 from elmokit.tasks.metrics import Confusion, accuracy, label_rows
 from elmokit.tasks.nn.classifier import LABELS
-from elmokit.tasks.task import IGNORED, Labels, Task, unknown_label
+from elmokit.tasks.task import IGNORED, Labels, Task, located, unknown_label
+from elmokit.text.columns import Columns
+from elmokit.text.corpus import open_table
+from elmokit.text.tokens import make_tokenizer
 
 
 class Labelled(Protocol):
@@ -31,6 +35,16 @@ L = TypeVar("L", bound=Labelled)
 
 class LabelTask(Task[L]):
     metric = "accuracy"
+
+    @classmethod
+    def read_table(cls, path: Path, columns: Columns) -> list[L]:
+        """A row is an example: its texts are cut into words here, its label is any string or number."""
+        tokenize = make_tokenizer("words").tokens
+        with open_table(path, columns=columns, texts=cls.texts, labelled=True) as table:
+            return [
+                cls.row_example(row.texts, row.label, tokenize, located(path, row.line))
+                for row in table.labelled_rows()
+            ]
 
     @classmethod
     def labels_of(cls, examples: Sequence[L]) -> Labels:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, TypeVar
 
-from elmokit.errors import UserError
+from elmokit.errors import UserError, clipped, listed
 
 F = TypeVar("F")
 NAMES = {list: "a list", str: "text", int: "a whole number"}
@@ -15,7 +15,7 @@ def parse(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{where}: not valid JSON: {error}") from None
+        raise UserError(f"{where}: not valid JSON: {clipped(error)}") from None
 
 
 def field(table: Any, key: str, kind: type[F], where: str) -> F:
@@ -23,7 +23,7 @@ def field(table: Any, key: str, kind: type[F], where: str) -> F:
     if not isinstance(table, dict):
         raise UserError(f"{where}: expected a JSON object with the key {key!r}, found {str(table)[:60]!r}")
     if key not in table:
-        raise UserError(f"{where}: expected the key {key!r}, found {', '.join(map(repr, table)) or 'none'}")
+        raise UserError(f"{where}: expected the key {key!r}, found {listed(map(repr, table)) or 'none'}")
     value = table[key]
     if not isinstance(value, kind) or isinstance(value, bool):
         raise UserError(f"{where}: expected {key!r} to be {NAMES[kind]}, found {str(value)[:60]!r}")

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from elmokit.atomic import replacing
 from elmokit.embed.arrays import as_half
-from elmokit.embed.embedder import Array, Elmo
+from elmokit.embed.embedder import Elmo
+from elmokit.embed.reader import Array
 from elmokit.progress import silent
 from elmokit.tasks.progress import OnTaskProgress, TaskProgress
 

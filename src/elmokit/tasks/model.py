@@ -27,11 +27,13 @@ from elmokit.config import build, dump, parse_json
 from elmokit.embed.embedder import Elmo
 from elmokit.errors import UserError
 from elmokit.model.seeding import seeded
-from elmokit.tasks import task_class
+from elmokit.tasks import TASKS, task_of_folder
 from elmokit.tasks.batches import batches
 from elmokit.tasks.inputs import InputConfig, Padded, TokenInputs, WordTable, present_tensor_names
 from elmokit.tasks.layer_cache import LayerCache, computed_layers
+from elmokit.tasks.prepare import read_examples
 from elmokit.tasks.task import Batch, Network, Task
+from elmokit.text.columns import Column, Format, asked_columns
 from elmokit.text.tokens import make_tokenizer
 
 TASK, WEIGHTS, WORDS, ELMO = "task.json", "model.safetensors", "words.txt", "elmo"
@@ -127,12 +129,24 @@ class TaskModel:
                 examples.append(self.task.example(_joined(item, where), str.split, where))
         return examples
 
-    def evaluate(self, file: str | Path, *, predictions: str | Path | None = None) -> Evaluation:
+    def evaluate(
+        self,
+        file: str | Path,
+        *,
+        predictions: str | Path | None = None,
+        text_column: Column | Sequence[Column] | None = None,
+        label_column: Column | None = None,
+        header: bool | None = None,
+        table_format: Format | None = None,
+    ) -> Evaluation:
         """The scores on a file of labelled examples.
 
         predictions    a file to write the predictions to, as the task's official scorer reads them.
+        text_column    and so on: of a table, as of `train_task`.
         """
-        task, examples = self.task, self.task.measured_examples(self.task.read(Path(file)))
+        columns = asked_columns(text_column, label_column, header, table_format)
+        task = self.task
+        examples = task.measured_examples(read_examples(type(task), Path(file), columns))
         try:
             task.check(examples)
             unseen = None
@@ -158,6 +172,7 @@ class TaskModel:
             "version": VERSION,
             "elmokit": __version__,
             "task": self.task.name,
+            **_reference(type(self.task)),
             "settings": dump(self.task.settings),
             "labels": self.task.labels,
             "inputs": dump(inputs.config),
@@ -180,10 +195,13 @@ class TaskModel:
                     self.elmo.save(temporary / ELMO)
 
     @classmethod
-    def load(cls, folder: str | Path, *, elmo: Elmo | None = None) -> TaskModel:
+    def load(
+        cls, folder: str | Path, *, elmo: Elmo | None = None, task: str | type[Task[Any]] | None = None
+    ) -> TaskModel:
         """The folder of a run, or the best of it.
 
         elmo    the biLM that it reads, if that is in memory already.
+        task    the class of a task of your own, or where it is ("package.module:Class").
         """
         run = folder = Path(folder)
         if not (folder / TASK).is_file() and (folder / BEST / TASK).is_file():
@@ -197,9 +215,12 @@ class TaskModel:
         table = parse_json(path.read_bytes(), path)
         if (table.get("format"), table.get("version")) != (FORMAT, VERSION):
             raise UserError(f"{path}: expected {FORMAT} of version {VERSION}, found {table.get('format')!r}")
-        kind = task_class(str(table.get("task")))
         try:
-            task = kind(build(kind.settings_class, table["settings"], "settings"), table["labels"])
+            kind = task_of_folder(str(table.get("task")), table.get("class"), task)
+        except UserError as error:
+            raise UserError(f"{folder}: {error}") from None
+        try:
+            own = kind(build(kind.settings_class, table["settings"], "settings"), table["labels"])
             config = InputConfig.read(table["inputs"])
             words = (folder / WORDS).read_bytes().decode("utf-8").split("\n")[:-1]
             content, width = load((folder / WEIGHTS).read_bytes()), int(table["word_width"])
@@ -208,7 +229,7 @@ class TaskModel:
         if elmo is None and (folder / ELMO).is_dir():
             elmo = Elmo.from_pretrained(folder / ELMO)
         vectors = torch.zeros(len(words), width) if table["vectors"] else None
-        model = cls.fresh(task, WordTable(words, vectors), elmo, config)
+        model = cls.fresh(own, WordTable(words, vectors), elmo, config)
         model._load_tensors(content, folder / WEIGHTS)
         if (run / RESULTS).is_file():
             model.results = parse_json((run / RESULTS).read_bytes(), run / RESULTS)
@@ -221,6 +242,11 @@ class TaskModel:
         check_tensors(own, content, path)
         self.network.load_state_dict(content)
         self.network.eval()
+
+
+def _reference(kind: type[Task[Any]]) -> dict[str, str]:
+    """Where the class of a task of your own is, for the message when it is missing."""
+    return {} if kind.name in TASKS else {"class": f"{kind.__module__}:{kind.__qualname__}"}
 
 
 def _joined(tokens: Any, where: str) -> str:

@@ -15,6 +15,7 @@ from elmokit.errors import UserError
 from elmokit.formats.word_vectors import read_word_vectors
 from elmokit.tasks.inputs import WordTable
 from elmokit.tasks.task import Task, TrainConfig
+from elmokit.text.columns import Columns
 
 MOST_VECTORS = 100_000  # of a file of word vectors, the first: the frequent ones
 
@@ -46,14 +47,27 @@ def settings_of(
     return build(kind.settings_class, table), replace(chosen, seed=seed)
 
 
-def read_data(kind: type[Task[Any]], sizes: Any, train: Path, dev: Path, limit: int | None = None) -> TaskData:
+def read_examples(kind: type[Task[Any]], path: Path, columns: Columns | None = None) -> list[Any]:
+    """Of a file in the task's own format; of a table, where columns are asked for."""
+    return kind.read(path) if columns is None else kind.read_table(path, columns)
+
+
+def read_data(
+    kind: type[Task[Any]],
+    sizes: Any,
+    train: Path,
+    dev: Path,
+    limit: int | None = None,
+    columns: Columns | None = None,
+) -> TaskData:
     """limit    so many training examples, the same for every seed: one cache, comparable runs."""
-    examples = kind.read(train)
+    examples = read_examples(kind, train, columns)
     labels = kind.labels_of(examples)  # of all, so that a part of the file has the same and dev's are known
     if limit is not None and limit < len(examples):
         examples = random.Random(0).sample(examples, limit)
     task = kind(sizes, labels)
-    return TaskData(task, task.training_examples(examples), task.measured_examples(kind.read(dev)))
+    measured = task.measured_examples(read_examples(kind, dev, columns))
+    return TaskData(task, task.training_examples(examples), measured)
 
 
 def word_table(path: Path | None, tokens: set[str]) -> WordTable:

@@ -128,7 +128,8 @@ class TaskRun:
         """The best epoch's; what the model is now, where no epoch is done."""
         if self.best is None:
             return self.model
-        return TaskModel.load(self.folder, elmo=None if self.model.trains_bilm else self.model.elmo)
+        elmo = None if self.model.trains_bilm else self.model.elmo
+        return TaskModel.load(self.folder, elmo=elmo, task=type(self.model.task))
 
     @property
     def finished(self) -> bool:

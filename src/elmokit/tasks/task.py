@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from elmokit.config import check_positive
-from elmokit.errors import UserError
+from elmokit.errors import UserError, clipped, listed
 from elmokit.tasks.inputs import Padded, TokenInputs
+from elmokit.text.columns import Columns
 
 
 class Located(Protocol):
@@ -33,6 +34,7 @@ class Located(Protocol):
 E = TypeVar("E", bound=Located)
 Labels = dict[str, list[str]]  # a task's label sets by name, each in a fixed order
 IGNORED = -100  # a target that does not count, as torch's cross entropy has it
+LONG_LABEL = 50  # characters: it may be a text
 BETWEEN = "|||"  # of two texts in a line that a user wrote
 
 
@@ -102,6 +104,8 @@ class Task(ABC, Generic[E]):
     metric: ClassVar[str]  # the key of `metrics` that chooses the best epoch; higher is better
     settings_class: ClassVar[type[Any]]  # a frozen dataclass: the network's sizes
     recipes: ClassVar[Mapping[str, tuple[Any, TrainConfig]]]  # "laptop", "paper"
+    files: ClassVar[str] = "files of its own format"  # what `read` reads, for messages
+    texts: ClassVar[int] = 1  # of an example, where it comes from a table: columns
 
     def __init__(self, settings: Any, labels: Labels) -> None:
         self.settings, self.labels = settings, labels
@@ -110,6 +114,13 @@ class Task(ABC, Generic[E]):
     @abstractmethod
     def read(cls, path: Path) -> list[E]:
         """The examples of a file; a UserError names the file and the line where it is not right."""
+
+    @classmethod
+    def read_table(cls, path: Path, columns: Columns) -> list[E]:
+        """The examples of a table, where they are texts and a label: `LabelTask` has it for such tasks."""
+        raise UserError(
+            f"{path}: {cls.name} reads {cls.files}, not the columns of a table: leave --text-column out"
+        )
 
     @classmethod
     @abstractmethod
@@ -182,6 +193,11 @@ class Task(ABC, Generic[E]):
     def example(cls, text: str, tokenize: Any, where: str) -> E:
         """An example without an answer from a line that a user wrote; `tokenize` makes tokens of text."""
 
+    @classmethod
+    def row_example(cls, texts: Sequence[str], label: str | None, tokenize: Any, where: str) -> E:
+        """An example from a table's row: `texts` texts, and their label where it is known."""
+        return cls.example(" ".join(texts[0].split("\n")), tokenize, where)
+
     @staticmethod
     @abstractmethod
     def show(example: E, prediction: Any) -> str:
@@ -195,7 +211,11 @@ def located(path: Path, line: int) -> str:
 
 def unknown_label(where: str, what: str, known: Iterable[str]) -> UserError:
     """For `Task.check`. what   such as "tag 'X'"."""
-    return UserError(f"{where}: {what} is not among those of training: {', '.join(known)}")
+    names = list(known)
+    return UserError(
+        f"{where}: {clipped(what)} is not among those of training: {listed(names)}"
+        + (": are its columns swapped?" if len(what) > LONG_LABEL else "")
+    )
 
 
 def pad_rows(rows: Sequence[Sequence[int]], padding: int) -> Tensor:

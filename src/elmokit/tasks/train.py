@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+from elmokit.config import dump
 from elmokit.embed.embedder import Elmo
 from elmokit.progress import silent
 from elmokit.tasks import task_class
@@ -14,10 +17,12 @@ from elmokit.tasks.model import TaskModel
 from elmokit.tasks.prepare import read_data, settings_of, word_table
 from elmokit.tasks.progress import OnTaskProgress, TaskProgress
 from elmokit.tasks.run import TaskRun
+from elmokit.tasks.task import Task
+from elmokit.text.columns import Column, Format, asked_columns
 
 
 def train_task(
-    task: str,
+    task: str | type[Task[Any]],
     *,
     train: str | Path,
     dev: str | Path,
@@ -34,13 +39,17 @@ def train_task(
     settings: Sequence[str] = (),
     seed: int = 0,
     limit: int | None = None,
+    text_column: Column | Sequence[Column] | None = None,
+    label_column: Column | None = None,
+    header: bool | None = None,
+    table_format: Format | None = None,
     cache: str | Path | None = None,
     on_progress: OnTaskProgress | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> TaskModel:
     """Train a task's model in the folder `out`; its best epoch is returned. The same call resumes a run.
 
-    task           ner, srl, squad, ...: `elmokit.tasks.TASKS` has them all.
+    task           ner, srl, squad, ... (`elmokit.tasks.TASKS`), a class of your own, or "package.module:Class".
     train, dev     files in the task's own format; the best epoch is chosen on dev.
     elmo           a model as for `Elmo.from_pretrained`; None is the baseline.
     place          where ELMo enters the task's RNN: "input", "output" or "both".
@@ -51,6 +60,9 @@ def train_task(
     recipe         "laptop" (minutes on 2 cores) or "paper" (the papers' sizes).
     settings       changes to the recipe: ("cells=64", "train.epochs=5").
     limit          so many training examples, the same for every seed.
+    text_column    sentiment, entailment: train and dev are tables (.csv, .tsv, .jsonl), with the texts in this
+                   column, by name or number (a pair's in these two), and the labels in `label_column`; `header`
+                   says whether the first row has names, `table_format` "csv", "tsv" or "jsonl"
     cache          where the frozen biLM's layers are kept; ELMOKIT_CACHE or ~/.cache/elmokit by default.
     on_progress    is told how it stands.
     stop           is asked before every step of training; where it says True, the best model so far is returned
@@ -68,7 +80,8 @@ def train_task(
     kind = task_class(task)
     sizes, config = settings_of(kind, recipe, settings, seed)
     tell(TaskProgress("reading the examples"))
-    data = read_data(kind, sizes, Path(train), Path(dev), limit)
+    columns = asked_columns(text_column, label_column, header, table_format)
+    data = read_data(kind, sizes, Path(train), Path(dev), limit, columns)
     if vectors is not None:
         tell(TaskProgress("reading the vectors"))
     tokens = data.tokens(dev=vectors is not None)  # a vector that is learned needs training
@@ -80,6 +93,8 @@ def train_task(
         layers = LayerCache.open(bilm, data.sentences(), None if cache is None else Path(cache), tell)
     files = {"train": str(Path(train)), "dev": str(Path(dev)), "vectors": str(vectors and Path(vectors))}
     files["limit"] = str(limit)
+    if columns is not None:
+        files["columns"] = json.dumps(dump(columns), ensure_ascii=False)
     run = TaskRun(Path(out), model, data.train, data.dev, config, files=files, cache=layers)
     run.train(tell, stop or (lambda: False))
     return run.best_model()

@@ -20,6 +20,7 @@ from elmokit.errors import UserError
 
 BOS, EOS, BOW, EOW, PAD = 256, 257, 258, 259, 260
 MASK_SHIFT = 1
+MOST_CHARACTERS = 1000  # of a token: every token of a batch takes as many ids
 BYTE_CHARACTERS = PAD + 1 + MASK_SHIFT  # 262 ids at run time
 
 # Half of a UTF-16 pair: no character, so UTF-8 has no bytes for it.
@@ -226,7 +227,8 @@ def write_word(row: Row, inside: NDArray[Any]) -> None:
 
 
 def check_room(max_characters_per_token: int) -> None:
-    if max_characters_per_token < 3:
+    if not 3 <= max_characters_per_token <= MOST_CHARACTERS:
+        expected = "3 or more" if max_characters_per_token < 3 else f"{MOST_CHARACTERS} at most"
         raise UserError(
-            f"max_characters_per_token counts BOW and EOW: expected 3 or more, found {max_characters_per_token}"
+            f"max_characters_per_token counts BOW and EOW: expected {expected}, found {max_characters_per_token}"
         )

@@ -1,6 +1,7 @@
 """Files, folders and patterns -> lines of text.
 
-Plain text, .gz, .bz2, .xz, .zst, .parquet or standard input; only "\\n" ends a line.
+Plain text, .gz, .bz2, .xz, .zst, .parquet or standard input; only "\\n" ends a line. Of tables (.csv, .tsv,
+.jsonl), the texts: see `open_text`.
 """
 
 from __future__ import annotations
@@ -18,22 +19,36 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, NamedTuple, cast
+from typing import Any, BinaryIO, cast
 
-from elmokit.errors import UserError
-
-BadLine = Literal["refuse", "skip", "replace"]
+from elmokit.errors import UserError, listed
+from elmokit.text.columns import Columns, Format
+from elmokit.text.records import BadLine as BadLine
+from elmokit.text.records import Line as Line
+from elmokit.text.table import Row, TableReader
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+TABLES: dict[str, Format] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    **dict.fromkeys((".jsonl", ".ndjson", ".jsonlines", ".json-lines"), "jsonl"),
+}
 TEXT = (".txt", ".text", ".tokens", "")
 _SHARD = re.compile(r"-\d+-of-\d+$")  # news.en-00001-of-00100: the One Billion Word Benchmark has no other suffix
 _FIRST_BLOCK = 4096
 _CONTROLS = re.compile("[\0-\x08\x0e-\x1a\x7f\ufffd]")  # what text hardly has and other files are full of
 
 
-class Line(NamedTuple):
-    number: int  # from 1
-    text: str
+LONGEST = "ELMO_LONGEST_LINE"  # in the environment, so that processes that read for this one have it too
+LONGEST_LINE = 1 << 26
+
+
+def longest_line() -> int:
+    """The bytes that a line of text may have: what the flag --longest-line or $ELMO_LONGEST_LINE says."""
+    said = os.environ.get(LONGEST) or str(LONGEST_LINE)
+    if not said.isdecimal() or not 0 < int(said) < sys.maxsize:
+        raise UserError(f"{LONGEST}: expected a number of bytes, found {said[:40]!r}")
+    return int(said)
 
 
 class LineReader:
@@ -41,16 +56,18 @@ class LineReader:
 
     on_bad_line   a line that is not UTF-8: "refuse" (a UserError that names it), "skip" (left out; counted in
                   `skipped`) or "replace" (U+FFFD in place of what cannot be read).
+    longest       bytes of a line; a longer one is refused before it fills the memory. By default longest_line().
 
     A file of which a fifth or more of the first characters cannot be read is no UTF-8 text, and is refused
     whatever on_bad_line says.
     """
 
-    def __init__(self, path: str | Path, on_bad_line: BadLine = "refuse") -> None:
+    def __init__(self, path: str | Path, on_bad_line: BadLine = "refuse", longest: int | None = None) -> None:
         if on_bad_line not in ("refuse", "skip", "replace"):
             raise UserError(f'on_bad_line: expected "refuse", "skip" or "replace", found {on_bad_line!r}')
         self.path = Path(path)
         self.on_bad_line = on_bad_line
+        self._longest = longest or longest_line()
         self.skipped: list[int] = []
         self._raw: BinaryIO = sys.stdin.buffer if str(path) == "-" else _open(self.path)
         self._size = 0 if str(path) == "-" else os.fstat(self._raw.fileno()).st_size
@@ -91,8 +108,9 @@ class LineReader:
             if not head:
                 return
             self._check_text(head)
-            yield from io.BytesIO(head if head.endswith(b"\n") else head + stream.readline())
-            yield from stream
+            yield from io.BytesIO(head if head.endswith(b"\n") else head + stream.readline(self._longest))
+            while line := stream.readline(self._longest + 1):
+                yield line
         except failures as error:
             raise UserError(f"{self.path}: the compressed file is damaged or cut short: {error}") from None
 
@@ -124,7 +142,7 @@ class LineReader:
             return "text"
         if len(strings) == 1:
             return strings[0]
-        found = ", ".join(f"{field.name} ({field.type})" for field in fields)
+        found = listed(f"{field.name} ({field.type})" for field in fields)
         raise UserError(
             f'{self.path}: expected a column of strings named "text", or only one of strings; found {found}'
         )
@@ -143,6 +161,11 @@ class LineReader:
             )
 
     def _decode(self, raw: bytes, number: int) -> str | None:
+        if len(raw) > self._longest:
+            raise UserError(
+                f"{self.path}, line {number}: expected lines of {self._longest:,} bytes at most, found a longer "
+                "one. Break it into sentences, or allow it: elmo --longest-line BYTES, before the command"
+            )
         raw = raw.removesuffix(b"\n").removesuffix(b"\r")
         try:
             return raw.decode("utf-8")
@@ -158,20 +181,71 @@ class LineReader:
             return None
 
 
+class _EscapedLines(LineReader):
+    """Of a table: which of its rows are not UTF-8 can be said when it is known where they begin and end."""
+
+    def _decode(self, raw: bytes, number: int) -> str:
+        return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "surrogateescape")
+
+
+def table_format(path: str | Path, columns: Columns | None = None) -> Format | None:
+    """What kind of table a file is, by what was asked or by its name; None for text."""
+    if columns is not None and columns.format is not None:
+        return columns.format
+    name = str(path).lower()
+    stem, suffix = os.path.splitext(name)
+    return TABLES.get(os.path.splitext(stem)[1] if suffix in COMPRESSED else suffix)
+
+
+def open_table(
+    path: str | Path,
+    on_bad_line: BadLine = "refuse",
+    columns: Columns | None = None,
+    *,
+    texts: int = 1,
+    labelled: bool = False,
+    can_skip: bool = True,
+) -> TableReader:
+    """The options are those of `TableReader`."""
+    format = table_format(path, columns)
+    if format is None:
+        what = "standard input" if str(path) == "-" else f"{path}"
+        raise UserError(
+            f"{what}: columns are read from tables ({', '.join(TABLES)}, also compressed): say which kind it is "
+            f"by --format csv, tsv or jsonl"
+        )
+    lines = _EscapedLines(path, on_bad_line)
+    return TableReader(
+        lines, format, on_bad_line, columns, texts=texts, labelled=labelled, can_skip=can_skip and not labelled
+    )
+
+
+def open_text(
+    path: str | Path, on_bad_line: BadLine = "refuse", columns: Columns | None = None
+) -> LineReader | TableReader:
+    """A text's lines; of a table, which its name or `columns` tells, the texts, numbered by its rows."""
+    if columns is None and table_format(path) is None:
+        return LineReader(path, on_bad_line)
+    return open_table(path, on_bad_line, columns)
+
+
 class CorpusReader:
     """The lines of several sources, one after the other; each line has its number in its own file."""
 
-    def __init__(self, sources: Sequence[str | Path], on_bad_line: BadLine = "refuse") -> None:
+    def __init__(
+        self, sources: Sequence[str | Path], on_bad_line: BadLine = "refuse", columns: Columns | None = None
+    ) -> None:
         self.paths = expand_sources(sources)
         self.on_bad_line = on_bad_line
+        self.columns = columns
         self._skipped = 0
         self._sizes = [path.stat().st_size if path.is_file() else 0 for path in self.paths]
         self._done = 0
-        self._reader: LineReader | None = None
+        self._reader: LineReader | TableReader | None = None
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[Line | Row]:
         for path, size in zip(self.paths, self._sizes):
-            with LineReader(path, self.on_bad_line) as self._reader:
+            with open_text(path, self.on_bad_line, self.columns) as self._reader:
                 yield from self._reader
                 self._skipped += len(self._reader.skipped)
             self._reader = None
@@ -179,7 +253,7 @@ class CorpusReader:
 
     @property
     def skipped(self) -> int:
-        """How many lines have been left out because they are not UTF-8."""
+        """How many lines have been left out because they are not UTF-8, or rows of tables that are not right."""
         return self._skipped + (len(self._reader.skipped) if self._reader is not None else 0)
 
     def fraction(self) -> float | None:
@@ -194,9 +268,11 @@ class CorpusReader:
         return min(1.0, (self._done + here) / total) if total else None
 
 
-def read_lines(sources: Sequence[str | Path], on_bad_line: BadLine = "refuse") -> Iterator[Line]:
+def read_lines(
+    sources: Sequence[str | Path], on_bad_line: BadLine = "refuse", columns: Columns | None = None
+) -> Iterator[Line | Row]:
     """The lines of files, folders, patterns and "-", in order."""
-    return iter(CorpusReader(sources, on_bad_line))
+    return iter(CorpusReader(sources, on_bad_line, columns))
 
 
 def expand_sources(sources: Sequence[str | Path]) -> list[Path]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 import unicodedata
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -98,3 +100,28 @@ def make_tokenizer(config: TokenizerConfig | str) -> Tokenizer:
     module, _, name = TOKENIZERS[config.name].partition(":")
     tokenizer: Tokenizer = getattr(importlib.import_module(module), name)(config.normalize)
     return tokenizer
+
+
+def tokenizer_for(own: TokenizerConfig, asked: TokenizerConfig | str | None) -> Tokenizer:
+    """A model's own tokenizer, or the one asked for, with a warning where that cuts text otherwise.
+
+    No warning with "whitespace", on either side: such text is tokenized already, by whoever knows the model.
+    """
+    if isinstance(asked, str):
+        asked = TokenizerConfig(asked, own.normalize)
+    tokenizer = make_tokenizer(asked or own)
+    if tokenizer.name != own.name and "whitespace" not in (tokenizer.name, own.name):
+        warnings.warn(
+            f"tokenizer {tokenizer.name!r}: this model was trained with {own.name!r}, and has not learned these "
+            "tokens; leave the tokenizer out, or give 'whitespace' for text that is tokenized already",
+            stacklevel=_frames_of_elmokit(),
+        )
+    return tokenizer
+
+
+def _frames_of_elmokit() -> int:
+    """How far up whoever called elmokit is: a warning is about their line."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("elmokit"):
+        level, frame = level + 1, frame.f_back
+    return level

@@ -9,12 +9,16 @@ from typing import Any, Literal
 import numpy as np
 
 from elmokit.atomic import write_file
+from elmokit.config import build, shown
 from elmokit.errors import UserError
+from elmokit.regular import read_regular
 from elmokit.text.characters import ByteMapper, LexiconMapper, Row, TokenMapper
 from elmokit.text.jamo import JamoMapper
 
 BEGIN, END, UNKNOWN = "<S>", "</S>", "<UNK>"
 SPECIALS = (BEGIN, END, UNKNOWN)
+MOST_BYTES = 1 << 30  # of a list of words
+MOST_IDS = 1 << 31  # of a lexicon
 
 
 class Vocabulary:
@@ -80,7 +84,7 @@ class Vocabulary:
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
         try:
-            text = path.read_bytes().decode("utf-8")
+            text = read_regular(path, MOST_BYTES).decode("utf-8")
         except UnicodeDecodeError as error:
             line = error.object[: error.start].count(b"\n") + 1
             raise UserError(f"{path}: expected UTF-8, found {error.reason} on line {line}") from None
@@ -127,13 +131,34 @@ class WordMapper:
 
 def make_mapper(table: dict[str, Any]) -> TokenMapper:
     """The mapper that `to_dict` described."""
-    settings = dict(table)
-    kinds = {"bytes": ByteMapper, "jamo": JamoMapper, "lexicon": LexiconMapper, "words": WordMapper}
-    kind = settings.pop("kind", None)
+    kinds = [each.kind for each in (ByteMapper, JamoMapper, LexiconMapper, WordMapper)]
+    kind = table.get("kind")
     if kind not in kinds:
-        raise UserError(f"unknown mapper kind {kind!r}: expected one of {', '.join(kinds)}")
+        raise UserError(f"unknown mapper kind {shown(kind)}: expected one of {', '.join(kinds)}")
+    if kind == "bytes":
+        return build(ByteMapper, table, "mapper")
+    if kind == "jamo":
+        return build(JamoMapper, table, "mapper")
+    settings = {name: value for name, value in table.items() if name != "kind"}
     try:
-        mapper: TokenMapper = kinds[kind](**settings)
+        if kind == "words":
+            return WordMapper(_words(**settings))
+        room = build(ByteMapper, {"max_characters_per_token": settings.pop("max_characters_per_token", 50)}).width
+        return LexiconMapper(**_lexicons(**settings), max_characters_per_token=room)
     except TypeError as error:
         raise UserError(f"mapper of kind {kind!r}: {error}") from None
-    return mapper
+
+
+def _words(words: Any) -> list[str]:
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise UserError(f"mapper.words: expected a list of words, found {shown(words)}")
+    return words
+
+
+def _lexicons(characters: Any, words: Any) -> dict[str, dict[str, int] | None]:
+    for name, lexicon in (("characters", characters), ("words", words)):
+        if lexicon is not None and not (
+            isinstance(lexicon, dict) and all(type(i) is int and 0 <= i < MOST_IDS for i in lexicon.values())
+        ):
+            raise UserError(f"mapper.{name}: expected a table of ids, found {shown(lexicon)}")
+    return {"characters": characters, "words": words}

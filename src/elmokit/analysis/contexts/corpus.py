@@ -17,6 +17,7 @@ from elmokit.embed.embedder import Elmo
 from elmokit.errors import UserError
 from elmokit.progress import OnProgress, Progress, silent
 from elmokit.text.batches import windows
+from elmokit.text.columns import Columns
 from elmokit.text.corpus import BadLine, CorpusReader
 
 
@@ -48,16 +49,18 @@ def read_contexts(
     limit: int | None = None,
     everything: bool = False,
     on_bad_line: BadLine = "refuse",
+    columns: Columns | None = None,
     on_progress: OnProgress = silent,
 ) -> Iterator[Context]:
     """The sentences of a corpus, one per line, with their vectors; a window of them is in memory at one time.
 
-    split   lines are paragraphs: split them into sentences first.
-    limit   no more than so many vectors, the first ones.
+    split     lines are paragraphs: split them into sentences first.
+    limit     no more than so many vectors, the first ones.
+    columns   where the text of tables is.
     """
     if limit is not None and limit < 1:
         raise UserError(f"limit: expected 1 or more tokens, found {limit}")
-    lines = CorpusReader(sources, on_bad_line)
+    lines = CorpusReader(sources, on_bad_line, columns)
     asked: Any = which_layers[0] if len(which_layers) == 1 else "all"
     done = 0
     sentences = _sentences(elmo, lines, split, limit, everything)

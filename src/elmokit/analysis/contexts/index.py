@@ -35,6 +35,7 @@ from elmokit.analysis.model import Model, open_model
 from elmokit.embed.embedder import Elmo
 from elmokit.errors import UserError
 from elmokit.progress import OnProgress, silent
+from elmokit.text.columns import Column, Format, asked_columns
 from elmokit.text.corpus import BadLine
 
 PROBES = 40  # partitions that a search reads
@@ -70,6 +71,9 @@ class ContextIndex:
         everything: bool = False,
         tokenizer: str | None = None,
         on_bad_line: BadLine = "refuse",
+        text_column: Column | None = None,
+        header: bool | None = None,
+        table_format: Format | None = None,
         exact_below: int = EXACT_BELOW,
         overwrite: bool = False,
         on_progress: OnProgress = silent,
@@ -81,6 +85,7 @@ class ContextIndex:
         limit         no more than so many vectors, the first ones.
         everything    punctuation and numbers too.
         tokenizer     instead of the model's own, for a model given by its name.
+        text_column   of tables (.csv, .tsv, .jsonl): by name or number; header, table_format as of `embed_file`.
         exact_below   with fewer vectors all are compared, and no partitions are made.
         """
         elmo = open_model(model, tokenizer)
@@ -102,6 +107,7 @@ class ContextIndex:
             limit=limit,
             everything=everything,
             on_bad_line=on_bad_line,
+            columns=asked_columns(text_column, None, header, table_format),
             on_progress=on_progress,
         )
         write_index(

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +26,8 @@ from elmokit import __version__
 from elmokit.analysis.contexts.corpus import Context
 from elmokit.atomic import replacing_folder
 from elmokit.checkpoint import config_digest
-from elmokit.config import build, dump, parse_json
-from elmokit.errors import UserError
+from elmokit.config import build, dump, read_json, shown
+from elmokit.errors import UserError, listed_paths
 from elmokit.progress import OnProgress, Progress, silent
 from elmokit.text.tokens import TokenizerConfig
 
@@ -68,23 +70,26 @@ def read_facts(folder: str | Path) -> IndexFacts:
     """What an index was made with. A folder that is none, or is not whole, is refused."""
     folder = Path(folder)
     path = folder / FACTS
-    if not path.is_file():
+    if not path.exists():
         raise UserError(f"{folder} is not an index: it has no {FACTS}. `elmo index build` makes one")
-    table = parse_json(path.read_bytes(), path)
+    table = read_json(path)
     if table.get("format") != FORMAT or table.get("version") != VERSION:
         raise UserError(
-            f"{path}: expected {FORMAT!r} of version {VERSION}, found {table.get('format')!r} of version "
-            f"{table.get('version')!r}: build the index again with this elmokit"
+            f"{path}: expected {FORMAT!r} of version {VERSION}, found {shown(table.get('format'))} of version "
+            f"{shown(table.get('version'))}: build the index again with this elmokit"
         )
     if table.get("sha256") != config_digest(table):
         raise UserError(f"{path}: its digest is not the one inside it: the file was changed or damaged")
-    for name, size in table["files"].items():
+    files, facts = table.get("files"), table.get("facts")
+    if not isinstance(files, dict) or not isinstance(facts, dict):
+        raise UserError(f"{path}: expected tables 'files' and 'facts', found {shown(files)} and {shown(facts)}")
+    for name, size in files.items():
         file = folder / name
         found = file.stat().st_size if file.is_file() else None
         if found != size:
             what = "it is missing" if found is None else f"found {found:,}"
-            raise UserError(f"{file}: expected {size:,} bytes, {what}: copy or build the index again")
-    return IndexFacts.from_table(table["facts"], str(path))
+            raise UserError(f"{file}: expected {shown(size)} bytes, {what}: copy or build the index again")
+    return IndexFacts.from_table(facts, str(path))
 
 
 def write_index(
@@ -99,7 +104,7 @@ def write_index(
     """Make the folder from contexts that come one at a time; it takes its name only when it is whole."""
     lancedb = lancedb_module()
     _check_target(folder, overwrite)
-    with replacing_folder(folder, overwrite) as temporary:
+    with replacing_folder(folder, overwrite) as temporary, _refusals(folder):
         writer = _Writer(lancedb.connect(str(temporary)), facts)
         with (temporary / SENTENCES).open("wb") as file:
             for context in contexts:
@@ -108,13 +113,25 @@ def write_index(
                 file.write(line.encode("utf-8", "backslashreplace"))
         writer.flush()
         if not writer.vectors:
-            raise UserError(f"{', '.join(facts.sources)}: expected text with words to index, found none")
+            raise UserError(f"{listed_paths(facts.sources)}: expected text with words to index, found none")
         partitions = 0 if writer.vectors < exact_below else -(-writer.vectors // PARTITION)
         if partitions:
             _partition(writer.table, facts.which_layers, facts.width, partitions, on_progress)
         facts = replace(facts, sentences=writer.sentences, vectors=writer.vectors, partitions=partitions)
         _write_facts(temporary, facts)
     return facts
+
+
+@contextmanager
+def _refusals(folder: Path) -> Iterator[None]:
+    """What the machine refuses, such as a full disk, as the OSError that it is: LanceDB only writes of it."""
+    try:
+        yield
+    except RuntimeError as error:
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(folder)) from None
 
 
 class _Writer:

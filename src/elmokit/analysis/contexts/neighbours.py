@@ -18,11 +18,11 @@ from elmokit.analysis.contexts.index import ContextIndex, open_index
 from elmokit.analysis.contexts.marked import MarkedSentence, Near, read_marked, word_vectors
 from elmokit.analysis.model import Model, open_model
 from elmokit.embed.embedder import Elmo
-from elmokit.errors import UserError
+from elmokit.errors import UserError, listed_paths
 from elmokit.formats.word_vectors import read_word_vectors
 from elmokit.progress import OnProgress, silent
 from elmokit.show.exhibit import Cell, Exhibit, layer_name
-from elmokit.show.figures import COLOURS, MARKERS, legend_below, plain
+from elmokit.text.columns import Column, Columns, Format, asked_columns
 from elmokit.text.corpus import BadLine
 
 
@@ -57,24 +57,8 @@ class Neighbours:
                 f"{self.compared:,} words compared by cosine; one per sentence, the query's own left out.",
                 *(() if self.static is None or self.static else (f"No static vector for {self.query.word}.",)),
             ),
-            draw=self._draw,
             digits=3,
         )
-
-    def _draw(self, figure: Any) -> None:
-        axes, drawn = figure.subplots(), []
-        series = [("static vectors", [near.cosine for near in self.static])] if self.static else []
-        series += [
-            (layer_name(la), [n.cosine for n in found]) for la, found in zip(self.which_layers, self.contexts)
-        ]
-        for number, (label, values) in enumerate(series):
-            style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
-            drawn += axes.plot(range(1, len(values) + 1), values, label=label, **style)
-        most = max((len(values) for _, values in series), default=1)
-        axes.set_xticks(range(1, most + 1))
-        axes.set(xlabel="rank of the neighbour", ylabel="cosine")
-        plain(axes)
-        legend_below(figure, drawn)
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -109,6 +93,9 @@ def neighbours(
     limit: int | None = None,
     tokenizer: str | None = None,
     on_bad_line: BadLine = "refuse",
+    text_column: Column | None = None,
+    header: bool | None = None,
+    table_format: Format | None = None,
     on_progress: OnProgress = silent,
 ) -> Neighbours:
     """The contexts nearest to the [marked] word's: of a corpus, or of an index that was built from one.
@@ -140,6 +127,7 @@ def neighbours(
         split=split,
         limit=limit,
         on_bad_line=on_bad_line,
+        columns=asked_columns(text_column, None, header, table_format),
         on_progress=on_progress,
     )
 
@@ -155,6 +143,7 @@ def corpus_neighbours(
     split: bool = False,
     limit: int | None = None,
     on_bad_line: BadLine = "refuse",
+    columns: Columns | None = None,
     on_progress: OnProgress = silent,
 ) -> Neighbours:
     """Every word of a corpus is embedded and compared; only the nearest are kept. For more than one question
@@ -166,7 +155,14 @@ def corpus_neighbours(
     best: list[list[Near]] = [[] for _ in chosen]
     compared = 0
     contexts = read_contexts(
-        elmo, sources, chosen, split=split, limit=limit, on_bad_line=on_bad_line, on_progress=on_progress
+        elmo,
+        sources,
+        chosen,
+        split=split,
+        limit=limit,
+        on_bad_line=on_bad_line,
+        columns=columns,
+        on_progress=on_progress,
     )
     for context in contexts:
         compared += len(context.places)
@@ -177,7 +173,7 @@ def corpus_neighbours(
             place = context.places[int(row.argmax())]
             _keep(near, Near(float(row.max()), MarkedSentence(context.tokens, place, place + 1)), most)
     if not compared:
-        raise UserError(f"{', '.join(map(str, sources))}: expected text with words to compare, found none")
+        raise UserError(f"{listed_paths(sources)}: expected text with words to compare, found none")
     return Neighbours(query, static, chosen, tuple(map(tuple, best)), compared)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from elmokit.analysis.contexts.marked import MarkedSentence, read_marked
 from elmokit.analysis.probes.pairs import read_pairs
-from elmokit.analysis.probes.sense_corpus import POS, SenseCorpus
+from elmokit.analysis.probes.sense_corpus import SenseCorpus, sense_in_words
 from elmokit.analysis.sample import sample
 from elmokit.config import suggest
 from elmokit.embed.embedder import Elmo
@@ -24,7 +24,8 @@ class Occurrence(NamedTuple):
     tokens: list[str]
     start: int  # the word is tokens[start:end]
     end: int
-    sense: str | None = None  # None where it is not known
+    sense: str | None = None  # in words; None where it is not known
+    key: str | None = None  # that of WordNet, in a tagged corpus
 
     @property
     def marked(self) -> MarkedSentence:
@@ -90,10 +91,11 @@ def occurrences_in_tagged(
     """A lemma's instances with their first gold sense; no more than `limit`, chosen by the seed."""
     lemma = lemma.lower().replace(" ", "_")
     instances = [
-        Occurrence(sentence.tokens, i.start, i.end, _sense_name(corpus.keys[i.id][0]))
+        Occurrence(sentence.tokens, i.start, i.end, sense_in_words(key), key)
         for sentence in corpus.sentences
         for i in sentence.instances
         if i.lemma == lemma
+        for key in corpus.keys[i.id][:1]
     ]
     if not instances:
         lemmas = {instance.lemma for sentence in corpus.sentences for instance in sentence.instances}
@@ -101,12 +103,6 @@ def occurrences_in_tagged(
         hint = near if near.startswith("did") else "give the word as a dictionary has it"
         raise UserError(f"{corpus.name}: no instance of the lemma {lemma!r}: {hint}")
     return sample(instances, limit, seed)
-
-
-def _sense_name(key: str) -> str:
-    """bank%1:14:00:: -> bank%1:14:00:: (noun)"""
-    kind = POS.get(key.rpartition("%")[2][:1])
-    return f"{key} ({kind.lower()})" if kind else key
 
 
 def _folded(text: str) -> str:

@@ -38,6 +38,7 @@ LIKE = 1e-6  # cosines that differ by less are equal
 NUMBERED = 30  # so many points may carry their number in the figure
 KINDS = len(COLOURS) - 1  # senses with a colour of their own; yellow is too pale for points
 OTHER = "#999999"
+AROUND = 6  # words of an example before and after the word
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class PolysemyResult:
                 "sentence": o.sentence,
                 "form": o.form,
                 "sense": o.sense,
+                "key": o.key,
                 "points": [layer[i] for layer in self.points],
             }
             for i, o in enumerate(self.occurrences)
@@ -116,10 +118,12 @@ class PolysemyResult:
         alone = "all occurrences are one point" if self.forms == 1 else f"{self.forms} forms are as many points"
         notes = [self._drawn_from(), f"Layer 0 sees the word alone: {alone}."]
         if self.senses:
-            named = [f"{i} {sense}, {count:,}" for i, (sense, count) in enumerate(self.senses[:KINDS], start=1)]
-            rare = [count for _, count in self.senses[KINDS:]]
-            rest = [f"{len(rare)} rarer, {sum(rare):,} together"] if rare else []
-            notes.append(f"Senses: {'; '.join([*named, *rest])}.")
+            notes += [
+                f"Sense {i}, {sense} ({count:,}): {self._example(sense)}"
+                for i, (sense, count) in enumerate(self.senses[:KINDS], start=1)
+            ]
+            if rare := [count for _, count in self.senses[KINDS:]]:
+                notes.append(f"Rarer senses: {len(rare)}, {sum(rare):,} occurrences together.")
         if self.separation is None:
             why = "all occurrences have the same sense" if self.senses else "the senses are not known"
             return (*notes, f"How well senses part is not measured: {why}.")
@@ -130,6 +134,15 @@ class PolysemyResult:
             found, best = "Context does not part the senses: no layer is above layer 0", 0
         beside = f"layer 0 {self.separation[0]:.1%}, " if best else ""
         return (*notes, f"{found} ({self.separation[best]:.1%}; {beside}chance {self.chance or 0:.1%}).")
+
+    def _example(self, sense: str) -> str:
+        """The first occurrence that has it, and the words around it."""
+        tokens, start, end, *_ = next(o for o in self.occurrences if o.sense == sense)
+        before, after = tokens[max(0, start - AROUND) : start], tokens[end : end + AROUND]
+        part = [*before, f"[{' '.join(tokens[start:end])}]", *after]
+        return " ".join(
+            [*(["…"] if start > AROUND else []), *part, *(["…"] if len(tokens) > end + AROUND else [])]
+        )
 
     def _draw(self, figure: Any) -> None:
         panels = len(self.points)
@@ -236,11 +249,12 @@ def principal_plane(vectors: NDArray[np.floating[Any]]) -> tuple[NDArray[np.floa
     """
     centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
     left, lengths, axes = np.linalg.svd(centred, full_matrices=False)
-    if lengths[0] <= 1e-6 * np.linalg.norm(vectors):
+    rounding = 1e-6 * np.linalg.norm(vectors)
+    if lengths[0] <= rounding:
         return np.zeros((len(vectors), 2)), 1.0
     signs = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])
     points = np.zeros((len(vectors), 2))
-    kept = min(2, len(lengths))
+    kept = int((lengths[:2] > rounding).sum())  # points on a line do not part across it
     points[:, :kept] = (left * lengths * signs)[:, :kept]
     return points, float((lengths[:2] ** 2).sum() / (lengths**2).sum())
 

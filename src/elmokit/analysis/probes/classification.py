@@ -1,13 +1,14 @@
 """Classes of sentences, by a linear probe on the mean of a sentence's vectors: each layer, and all side by side.
 
-Files are TSV with a header, such as the Korean movie reviews of NSMC: id, document, label. No quoting.
+Files are tables (.csv, .tsv, .jsonl); with another suffix TSV, such as the Korean movie reviews of NSMC: id,
+document, label, without quoting.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,13 +17,14 @@ import numpy as np
 from elmokit.analysis.model import Model, open_model
 from elmokit.analysis.probes.linear import L2, Features, accuracies
 from elmokit.analysis.sample import sample
-from elmokit.config import suggest
 from elmokit.embed.arrays import sentence_vectors
-from elmokit.errors import UserError
+from elmokit.errors import UserError, listed
 from elmokit.progress import OnProgress, silent
 from elmokit.show.exhibit import Exhibit, layer_name, percent
 from elmokit.show.figures import draw_probe
-from elmokit.text.corpus import LineReader
+from elmokit.text.columns import Column, Columns, Format, asked_columns
+from elmokit.text.corpus import open_table
+from elmokit.text.corpus import table_format as format_of
 
 
 class Labelled(NamedTuple):
@@ -70,8 +72,10 @@ def probe_text(
     train: str | Path,
     dev: str | Path,
     *,
-    text_column: str = "document",
-    label_column: str = "label",
+    text_column: Column | None = None,
+    label_column: Column | None = None,
+    header: bool | None = None,
+    table_format: Format | None = None,
     l2: float = L2,
     limit: int | None = None,
     seed: int = 0,
@@ -79,17 +83,23 @@ def probe_text(
     on_progress: OnProgress = silent,
 ) -> TextProbeResult:
     """
-    train, dev   TSV files with a header, which names the two columns.
-    l2           the penalty on the probe's squared weights.
-    limit        use so many training examples at most, chosen by the seed. The development set is always whole.
-    tokenizer    instead of the model's own, for a model given by its name.
+    train, dev     tables: a row is an example.
+    text_column    by name or number, where it is not obvious; so `label_column`.
+    header         whether the first row has the names; found out where None.
+    table_format   "csv", "tsv" or "jsonl"; by the file's name, else "tsv".
+    l2             the penalty on the probe's squared weights.
+    limit          use so many training examples at most, chosen by the seed. The development set is always whole.
+    tokenizer      instead of the model's own, for a model given by its name.
     """
     elmo = open_model(model, tokenizer)
-    learned = sample(read_labelled(train, text_column, label_column), limit, seed)
-    heldout = read_labelled(dev, text_column, label_column)
+    columns = asked_columns(text_column, label_column, header, table_format)
+    learned = sample(read_labelled(train, columns), limit, seed)
+    heldout = read_labelled(dev, columns)
     numbers = {label: i for i, label in enumerate(sorted({example.label for example in learned}))}
     if len(numbers) < 2:
-        raise UserError(f"{train}: expected two different labels or more, found {sorted(numbers)}")
+        raise UserError(
+            f"{train}: expected two different labels or more, found {listed(sorted(numbers)) or 'none'}"
+        )
     labels = np.array([numbers[example.label] for example in learned])
     gold = np.array([numbers.get(example.label, -1) for example in heldout])
     train_layers = sentence_vectors(elmo, [example.text for example in learned], "embedding train", on_progress)
@@ -113,33 +123,8 @@ def probe_text(
     )
 
 
-def read_labelled(path: str | Path, text_column: str = "document", label_column: str = "label") -> list[Labelled]:
+def read_labelled(path: str | Path, columns: Columns | None = None) -> list[Labelled]:
     """The file's examples; one whose text is empty is one."""
-    examples = []
-    with LineReader(path) as lines:
-        header: list[str] | None = None
-        for line in lines:
-            fields = line.text.split("\t")
-            if header is None:
-                header = fields
-                text, label = (_column(path, header, name) for name in (text_column, label_column))
-                continue
-            if line.text == "":
-                continue
-            if len(fields) != len(header):
-                raise UserError(
-                    f"{path}, line {line.number}: expected {len(header)} columns, as in the header, found "
-                    f"{len(fields)}: {line.text[:60]!r}"
-                )
-            if not fields[label]:
-                raise UserError(f"{path}, line {line.number}: expected a label, found an empty field")
-            examples.append(Labelled(fields[text], fields[label]))
-    if not examples:
-        raise UserError(f"{path}: expected a header and labelled texts below it, found none")
-    return examples
-
-
-def _column(path: str | Path, header: list[str], name: str) -> int:
-    if name not in header:
-        raise UserError(f"{path}: no column {name!r} in its header, with tabs between: {suggest(name, header)}")
-    return header.index(name)
+    asked = replace(columns or Columns(), format=format_of(path, columns) or "tsv")
+    with open_table(path, columns=asked, labelled=True) as table:
+        return [Labelled(row.text, row.label) for row in table.labelled_rows() if row.label is not None]

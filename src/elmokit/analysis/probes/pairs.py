@@ -50,6 +50,9 @@ class PairScore:
     by_layer: tuple[float, ...]  # the token layer first
     mean: float  # of the mean of the layers
     questions: int
+    margins: tuple[float, ...]  # by layer: the mean cosine within senses less that between them
+    margin: float  # of the mean of the layers
+    glosses: tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -67,16 +70,20 @@ class PairsProbeResult:
             "contexts nearer to their own sense": [percent(share) for share in (*self.by_layer, self.mean)],
             "words told apart": [percent(share) for share in (*self.told_apart, self.told_apart_mean)],
         }
-        shares = [(score.word, [percent(s) for s in (*score.by_layer, score.mean)]) for score in self.words]
-        rows: list[tuple[Cell, ...]] = [(row, *values) for row, values in [*totals.items(), *shares]]
+        rows: list[tuple[Cell, ...]] = [(row, "", *values) for row, values in totals.items()]
+        for score in self.best_first():
+            shares = (percent(share) for share in (*score.by_layer, score.mean))
+            rows.append((score.word, " / ".join(score.glosses), *shares))
         above = [str(layer) for layer, share in enumerate(self.by_layer) if share > 0.5]
         return Exhibit(
             name="pairs",
             title="Two senses of one word, by layer",
-            columns=("word", *(f"{name} (%)" for name in names)),
+            columns=("word", "senses", *(f"{name} (%)" for name in names)),
+            brief=("word", *(f"{name} (%)" for name in names)),
             rows=tuple(rows),
             notes=(
                 f"{len(self.words):,} words, {self.questions:,} contexts; nothing is random",
+                "Sorted by the mean of the layers: the words that it tells apart best come first, the worst last.",
                 "50 is chance, and what layer 0, which sees the word alone, has by construction. Contexts are "
                 + (
                     f"above it at layer {', '.join(above)}."
@@ -88,6 +95,10 @@ class PairsProbeResult:
                 figure, names, totals, xlabel="representation", ylabel="share (%)", lines={"chance": 50.0}
             ),
         )
+
+    def best_first(self) -> list[PairScore]:
+        """By the share of the contexts, then by the margin, both of the mean of the layers."""
+        return sorted(self.words, key=lambda score: (-score.mean, -score.margin))
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -113,14 +124,18 @@ def probe_pairs(
     elmo, pairs = open_model(model, tokenizer), read_pairs(path)
     marked = [_marked(elmo, pair, f"{path}, entry {i}") for i, pair in enumerate(pairs, start=1)]
     vectors = word_vectors(elmo, [sentence for sentences in marked for sentence in sentences], on_progress)
-    words, correct, apart, at = [], [], [], 0
+    words: list[PairScore] = []
+    correct, apart, at = [], [], 0
     for pair, sentences in zip(pairs, marked):
         own = vectors[at : at + len(sentences)]  # [S, L, D]
         at += len(sentences)
         answers = correct_answers(own, len(pair.contexts[0]))
         correct.append(answers)
         apart.append(told_apart(own, len(pair.contexts[0])))
-        words.append(PairScore(pair.word, *_shares(answers), answers.shape[1]))
+        *by_layer, mean = margins(own, len(pair.contexts[0])).tolist()
+        words.append(
+            PairScore(pair.word, *_shares(answers), answers.shape[1], tuple(by_layer), mean, pair.glosses)
+        )
     answers = np.concatenate(correct, axis=1)
     return PairsProbeResult(*_shares(answers), *_shares(np.stack(apart, axis=1)), answers.shape[1], tuple(words))
 
@@ -138,8 +153,16 @@ def correct_answers(vectors: NDArray[np.float32], first: int) -> NDArray[np.floa
 
 def told_apart(vectors: NDArray[np.float32], first: int) -> NDArray[np.float64]:
     """As `correct_answers`, of the word as a whole: [S, L, D] -> [L + 1]."""
+    return _above(margins(vectors, first), np.zeros(1))
+
+
+def margins(vectors: NDArray[np.float32], first: int) -> NDArray[np.float64]:
+    """The mean cosine within senses less that between them: [S, L, D] -> [L + 1]. Told apart is above 0."""
     by_layer, own, other = _cosines(vectors, first)
-    return _above((by_layer * own).sum(axis=(1, 2)) / own.sum(), (by_layer * other).sum(axis=(1, 2)) / other.sum())
+    within = (by_layer * own).sum(axis=(1, 2)) / own.sum()
+    between = (by_layer * other).sum(axis=(1, 2)) / other.sum()
+    result: NDArray[np.float64] = within - between
+    return result
 
 
 def _cosines(

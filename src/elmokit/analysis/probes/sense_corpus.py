@@ -16,6 +16,26 @@ from elmokit.text.corpus import COMPRESSED, LineReader
 DATA, KEYS = ".data.xml", ".gold.key.txt"
 # The digit after a sense key's %: satellites of adjectives (5) are adjectives and numbered with them.
 POS = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}
+# WordNet's fields by the number after the first colon of a sense key: its lexicographers' files, lexnames(5WN).
+FIELDS = (
+    *(
+        "any",
+        "derived",
+        "any",
+        "top",
+        "act",
+        "animal",
+        "artefact",
+        "attribute",
+        "body",
+        "cognition",
+        "communication",
+    ),
+    *("event", "feeling", "food", "group", "location", "motive", "object", "person", "phenomenon", "plant"),
+    *("possession", "process", "quantity", "relation", "shape", "state", "substance", "time", "body", "change"),
+    *("cognition", "communication", "competition", "consumption", "contact", "creation", "emotion", "motion"),
+    *("perception", "possession", "social", "stative", "weather", "participle"),
+)
 
 
 class Instance(NamedTuple):
@@ -83,6 +103,19 @@ def read_wordnet_index(path: str | Path) -> dict[tuple[str, str], str]:
     if not first:
         raise UserError(f"{path}: expected WordNet's index.sense, found no first sense in it")
     return first
+
+
+def sense_in_words(key: str) -> str:
+    """bank%1:14:00:: -> noun: group. The part of speech and WordNet's field; the second of a field has a 2.
+
+    The key has no more to tell; the glosses are in files of WordNet that are not asked for here.
+    """
+    try:
+        kind, field, number, head, _ = key.rpartition("%")[2].split(":")
+        name = f"{POS[kind].lower()}: {FIELDS[int(field)]}" + (f" {int(number) + 1}" if int(number) else "")
+    except (ValueError, KeyError, IndexError):
+        return key
+    return f"{name}, like {head}" if head else name
 
 
 def _plain_name(path: Path) -> str:

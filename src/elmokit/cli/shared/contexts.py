@@ -23,7 +23,10 @@ def read_layers(text: str) -> list[int] | None:
 
 
 def highlighted(sentence: MarkedSentence) -> str:
-    """The sentence in rich's markup, the word in bold; of a long one, only what stands around the word."""
+    """The sentence in rich's markup, the word in bold and, for where there is no colour, in [brackets].
+
+    Of a long one, only what stands around the word.
+    """
     from rich.markup import escape
 
     before, after = sentence.tokens[: sentence.start], sentence.tokens[sentence.end :]
@@ -31,5 +34,5 @@ def highlighted(sentence: MarkedSentence) -> str:
         before = ["…", *before[-AROUND:]]
     if len(after) > AROUND:
         after = [*after[:AROUND], "…"]
-    word = f"[bold green]{escape(sentence.word)}[/bold green]"
+    word = f"[bold green]{escape(f'[{sentence.word}]')}[/bold green]"
     return " ".join(part for part in (escape(" ".join(before)), word, escape(" ".join(after))) if part)

@@ -29,7 +29,32 @@ Tokenizer = Annotated[
     typer.Option(help="whitespace (the text is tokenized), words or korean; by default the model's own."),
 ]
 OnBadLine = Annotated[
-    Literal["refuse", "skip", "replace"], typer.Option(help="What to do with a line that is not UTF-8.")
+    Literal["refuse", "skip", "replace"], typer.Option(help="A line that is not UTF-8, or a bad row: what to do.")
+]
+TextColumn = Annotated[
+    str | None,
+    typer.Option(metavar="NAME|N", help="Tables (.csv .tsv .jsonl): the column of the texts, by name or number."),
+]
+TextColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--text-column",
+        metavar="NAME|N",
+        help="Tables (.csv .tsv .jsonl): the column of the texts, by name or number; twice for pairs of texts.",
+    ),
+]
+LabelColumn = Annotated[
+    str | None, typer.Option(metavar="NAME|N", help="Tables: the column of the labels, by name or number.")
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header", help="Tables: whether the first row has the names.", show_default="found out"
+    ),
+]
+TableFormat = Annotated[
+    Literal["csv", "tsv", "jsonl"] | None,
+    typer.Option("--format", help="Read a table, whatever the file's name.", show_default="by the file's name"),
 ]
 Split = Annotated[
     bool, typer.Option("--split/--no-split", help="Lines are paragraphs: split them into sentences.")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor
+
+from elmokit.model.kernels.forking import ForkLock
 
 
 class BufferPool:
@@ -16,7 +17,7 @@ class BufferPool:
 
     def __init__(self) -> None:
         self._free: list[Tensor] = []
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
     def acquire(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """A buffer of this shape; what is in it is left over."""

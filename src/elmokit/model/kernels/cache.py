@@ -6,7 +6,6 @@ count and its place are as before, all bytes are hashed as well (native/digest.h
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
@@ -17,6 +16,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from elmokit.model.kernels.forking import ForkLock
 from elmokit.model.kernels.library import call
 from elmokit.model.kernels.structs import Span, array_of
 
@@ -36,7 +36,7 @@ class _Made(NamedTuple):
 
 
 _made: WeakKeyDictionary[nn.Module, dict[Hashable, _Made]] = WeakKeyDictionary()
-_lock = threading.Lock()
+_lock = ForkLock()
 _versions_trusted = False
 _private: ContextVar[bool] = ContextVar("private", default=False)  # the weights at hand are nobody else's
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 class Coreference(Task[Document]):
     name = "coref"
     summary = "coreference of CoNLL-2012 columns: span ranking, end to end (Lee et al. 2017)"
+    files = "CoNLL-2012 columns"
     metric = "f1"
     settings_class = CorefSettings
     # A batch is a document: the loop's `batch_tokens` cannot see how long one is.

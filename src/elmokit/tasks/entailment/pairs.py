@@ -1,4 +1,4 @@
-"""Pairs of sentences from JSON lines, as SNLI and MultiNLI have them.
+"""Pairs of sentences from JSON lines, as SNLI and MultiNLI have them; tables are read in `task.py`.
 
 The keys are gold_label, sentence1 and sentence2. Pairs whose annotators did not agree (gold_label "-") are left
 out; parses are not read, the sentences are cut into words here.
@@ -38,11 +38,16 @@ def read_pairs(path: Path) -> list[Pair]:
     pairs = []
     for line in lines:
         label, premise, hypothesis = _fields(line, path)
-        if label != NO_MAJORITY:
-            pairs.append(Pair(tokenize(premise), tokenize(hypothesis), label, located(path, line.number)))
-    if not pairs:
-        raise UserError(f'{path}: expected pairs with a label, found "-" in all {len(lines)} lines')
-    return pairs
+        pairs.append(Pair(tokenize(premise), tokenize(hypothesis), label, located(path, line.number)))
+    return with_majority(path, pairs)
+
+
+def with_majority(path: Path, pairs: list[Pair]) -> list[Pair]:
+    """Those that the annotators agreed on."""
+    kept = [pair for pair in pairs if pair.label != NO_MAJORITY]
+    if not kept:
+        raise UserError(f'{path}: expected pairs with a label, found "-" in all {len(pairs)} lines')
+    return kept
 
 
 def _fields(line: Line, path: Path) -> tuple[str, str, str]:
@@ -51,5 +56,5 @@ def _fields(line: Line, path: Path) -> tuple[str, str, str]:
     table = json_fields.parse(line.text, where)
     label, premise, hypothesis = (field(table, key, str, where) for key in KEYS)
     if label not in (*KNOWN, NO_MAJORITY):
-        raise UserError(f'{where}: expected gold_label to be {", ".join(KNOWN)} or "-", found {label!r}')
+        raise UserError(f'{where}: expected gold_label to be {", ".join(KNOWN)} or "-", found {label[:60]!r}')
     return label, premise, hypothesis

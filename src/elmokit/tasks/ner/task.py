@@ -23,6 +23,7 @@ from elmokit.tasks.task import Labels, Task, TrainConfig, pad_rows, unknown_labe
 class NamedEntities(Task[Sentence]):
     name = "ner"
     summary = "named entities of CoNLL columns: character CNN, biLSTM, CRF (Ma and Hovy 2016; Peters et al. 2017)"
+    files = "CoNLL columns (token ... tag)"
     metric = "f1"
     settings_class = NerSettings
     recipes: ClassVar = {

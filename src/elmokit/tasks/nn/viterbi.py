@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from elmokit.errors import UserError
+from elmokit.errors import UserError, listed
 
 
 class BestPaths(NamedTuple):
@@ -66,7 +66,7 @@ class BioViterbi:
         inside = [tag for tag in self.tags if tag.startswith("I-")]
         for tag in inside:
             if f"B-{tag[2:]}" not in numbers:
-                raise UserError(f"tags: expected B-{tag[2:]} where there is {tag}, found {', '.join(self.tags)}")
+                raise UserError(f"tags: expected B-{tag[2:]} where there is {tag}, found {listed(self.tags)}")
         if len(inside) == len(self.tags):
             raise UserError("tags: expected O or a B-X, with which a sentence may begin, found none")
         self._inside = torch.tensor([numbers[tag] for tag in inside], dtype=torch.int64)

@@ -19,6 +19,7 @@ from elmokit.tasks.task import IGNORED, Labels, Task, TrainConfig, pad_rows, unk
 class PartsOfSpeech(Task[TaggedSentence]):
     name = "pos"
     summary = "parts of speech of CoNLL-U: biLSTM and softmax (Ling et al. 2015)"
+    files = "CoNLL-U"
     metric = "accuracy"
     settings_class = PosSettings
     recipes: ClassVar = {

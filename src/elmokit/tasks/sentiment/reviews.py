@@ -4,6 +4,7 @@ The first line says which of them a file is:
     (3 (2 It) (4 (2 's) (4 good)))     trees of the Stanford Sentiment Treebank
     id TAB document TAB label          the header of the Naver movie reviews; 0 is negative, 1 positive
     label TAB text                     any labels
+.csv and .jsonl are tables, and so is .tsv whose first line names a text's and a label's column: `is_table`.
 Trees have their tokens; other text is cut into words here.
 """
 
@@ -16,7 +17,9 @@ from pathlib import Path
 from elmokit.errors import UserError
 from elmokit.tasks.sentiment.trees import BEGINNING, Tree, parse_tree
 from elmokit.tasks.task import located
-from elmokit.text.corpus import Line, LineReader
+from elmokit.text.columns import LABEL_NAMES, TEXT_NAMES
+from elmokit.text.corpus import Line, LineReader, table_format
+from elmokit.text.table import check_labels
 from elmokit.text.tokens import make_tokenizer
 
 HEADER = "id\tdocument\tlabel"
@@ -31,6 +34,16 @@ class Review:
     tree: Tree | None = None  # of a whole sentence
 
 
+def is_table(path: Path) -> bool:
+    """Its columns have names, or its suffix says so; the Naver reviews have a reader of their own."""
+    if table_format(path) != "tsv":
+        return table_format(path) is not None
+    with LineReader(path) as reader:
+        first = next(iter(reader), None)
+    names = set() if first is None or first.text == HEADER else set(first.text.lower().split("\t"))
+    return bool(names & TEXT_NAMES and names & LABEL_NAMES)
+
+
 def read_reviews(path: Path) -> list[Review]:
     with LineReader(path) as reader:
         lines = [line for line in reader if line.text.strip()]
@@ -43,7 +56,9 @@ def read_reviews(path: Path) -> list[Review]:
         if len(lines) == 1:
             raise UserError(f"{path}: expected reviews after the header, found none")
         return [_read_naver(line, path, tokenize) for line in lines[1:]]
-    return [_read_plain(line, path, tokenize) for line in lines]
+    reviews = [_read_plain(line, path, tokenize) for line in lines]
+    check_labels(path, [review.label for review in reviews if review.label is not None])
+    return reviews
 
 
 def _read_tree(line: Line, path: Path) -> Review:

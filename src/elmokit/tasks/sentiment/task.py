@@ -7,14 +7,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from elmokit.errors import UserError
+from elmokit.errors import UserError, listed
 from elmokit.tasks.classification import LabelTask
 from elmokit.tasks.inputs import TokenInputs
 from elmokit.tasks.nn.classifier import LABELS
 from elmokit.tasks.sentiment.network import BiattentiveNetwork, SentimentSettings
-from elmokit.tasks.sentiment.reviews import Review, read_reviews
+from elmokit.tasks.sentiment.reviews import Review, is_table, read_reviews
 from elmokit.tasks.sentiment.trees import SCALE
 from elmokit.tasks.task import Labels, TrainConfig
+from elmokit.text.columns import Columns
 
 # Five classes as two; neutral has no answer then. Other labels stay what they are.
 TWO = dict(zip(SCALE, ("negative", "negative", None, "positive", "positive")))
@@ -38,14 +39,20 @@ class Sentiment(LabelTask[Review]):
             two = [TWO.get(label, label) for label in labels[LABELS]]
             kept = [label for label in dict.fromkeys(two) if label is not None]
             if len(kept) > 2:
-                raise UserError(f"classes = 2: expected labels {', '.join(SCALE)}, found {', '.join(kept)}")
+                raise UserError(f"classes = 2: expected labels {', '.join(SCALE)}, found {listed(kept)}")
             labels = {LABELS: kept}
         super().__init__(settings, labels)
 
     @classmethod
     def read(cls, path: Path) -> list[Review]:
         """Whole sentences, with all the labels that the file has."""
-        return read_reviews(path)
+        return cls.read_table(path, Columns()) if is_table(path) else read_reviews(path)
+
+    @classmethod
+    def row_example(
+        cls, texts: Sequence[str], label: str | None, tokenize: Callable[[str], list[str]], where: str
+    ) -> Review:
+        return Review(tokenize(texts[0]), label, where)
 
     @classmethod
     def labels_of(cls, examples: Sequence[Review]) -> Labels:

@@ -34,6 +34,8 @@ from elmokit.tasks.task import Labels, Task, TrainConfig, split_in_two
 class QuestionAnswering(Task[Question]):
     name = "squad"
     summary = "answers in a text (SQuAD 1.1): BiDAF with self attention (Clark and Gardner 2017)"
+    files = "SQuAD's JSON"
+    texts = 2
     metric = "f1"
     settings_class = BidafSettings
     recipes: ClassVar = {
@@ -113,6 +115,12 @@ class QuestionAnswering(Task[Question]):
         # Characters of the answer are counted from the line's beginning.
         context, question = split_in_two(text, "a context and a question", where)
         return cls.ask(context.rstrip(), question.strip(), tokenize, where)
+
+    @classmethod
+    def row_example(
+        cls, texts: Sequence[str], label: str | None, tokenize: Callable[[str], list[str]], where: str
+    ) -> Question:
+        return cls.ask(texts[0], texts[1], tokenize, where)
 
     @classmethod
     def ask(cls, context: str, question: str, tokenize: Callable[[str], list[str]], where: str) -> Question:

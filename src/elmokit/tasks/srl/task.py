@@ -32,6 +32,7 @@ MARKED = re.compile(r"(?P<before>[^\[\]]*)\[(?P<predicate>[^\[\]]+)\](?P<after>[
 class SemanticRoles(Task[Proposition]):
     name = "srl"
     summary = "semantic roles of CoNLL-2012 columns: interleaved highway LSTM, valid BIO paths (He et al. 2017)"
+    files = "CoNLL-2012 columns"
     metric = "f1"
     settings_class = SrlSettings
     recipes: ClassVar = {

@@ -1,0 +1,115 @@
+"""Vector files that are damaged or lie: a message, and no memory for what is not in the file."""
+
+from __future__ import annotations
+
+import json
+import random
+import zipfile
+
+import h5py
+import numpy as np
+import pytest
+
+from elmokit.embed.job import EmbedJob
+from elmokit.embed.vectors import open_vectors
+from elmokit.errors import UserError
+from helpers.models import SENTENCES, make_elmo
+
+SUFFIXES = [".h5", ".npz", ".safetensors", ".parquet"]
+
+
+@pytest.fixture
+def vectors(tmp_path):
+    def make(suffix):
+        text = tmp_path / "text.txt"
+        text.write_text("\n".join(SENTENCES), encoding="utf-8")
+        EmbedJob(make_elmo(), text, tmp_path / f"v{suffix}").run()
+        return tmp_path / f"v{suffix}"
+
+    return make
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_info_on_damaged_vector_files_is_a_message(vectors, suffix):
+    """Forty damaged copies of each: read as before, or a UserError."""
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+    path = vectors(suffix)
+    whole, rng, refused = path.read_bytes(), random.Random(0), []
+    for _ in range(40):
+        content = bytearray(whole)
+        for _ in range(rng.choice((1, 8, 64))):
+            at = rng.randrange(len(content))
+            content[at : at + 4] = rng.randbytes(4)
+        path.write_bytes(content[: rng.choice((len(content), rng.randrange(len(content))))])
+        try:
+            opened = open_vectors(path)
+            opened.describe()
+            list(opened)
+        except UserError as error:
+            refused.append(str(error))
+    assert len(refused) > 10
+    assert max(map(len, refused)) < 1000
+
+
+def edit_npz(path, name, content, packing=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path) as archive:
+        members = {member: archive.read(member) for member in archive.namelist()}
+    members[f"{name}.npy"] = content
+    with zipfile.ZipFile(path, "w", packing) as archive:
+        for member, each in members.items():
+            archive.writestr(member, each)
+
+
+def npy(shape, kind="<f4", content=b""):
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + content
+
+
+@pytest.mark.parametrize(
+    ("content", "packing", "message"),
+    [
+        (npy((10**12, 3, 16)), zipfile.ZIP_STORED, r"an array of \(1000000000000, 3, 16\) float32 in 0 bytes"),
+        (npy((1, 3, 16), "|O", b"x" * 384), zipfile.ZIP_STORED, "not a whole file"),
+        (npy((10**6, 1), content=bytes(4 * 10**6)), zipfile.ZIP_DEFLATED, "no larger than the file"),
+        (npy((10, 3, 16), content=bytes(1920)), zipfile.ZIP_STORED, "expected .* vectors, found"),
+        (b"\x93NUMPY\x01\x00\x00\x10" + b"(" * 4096, zipfile.ZIP_STORED, "not a whole file"),
+    ],
+)
+def test_an_npz_that_claims_more_than_it_holds_is_refused(vectors, content, packing, message):
+    path = vectors(".npz")
+    edit_npz(path, "vectors", content, packing)
+    with pytest.raises(UserError, match=message):
+        open_vectors(path)
+
+
+def test_metadata_nested_100_000_deep_is_refused(vectors):
+    path = vectors(".npz")
+    deep = b"[" * 100_000
+    edit_npz(path, "metadata", npy((len(deep),), "|u1", deep))
+    with pytest.raises(UserError, match="not a whole file"):
+        open_vectors(path)
+
+
+def test_metadata_of_wrong_types_is_refused(vectors):
+    path = vectors(".npz")
+    for shape, message in ((3, "where text is expected"), ("0x3", "expected the shape"), ("axb", "not a whole")):
+        said = json.dumps({"shape": shape, "layers": "", "pooling": "", "model": "", "elmokit": ""}).encode()
+        edit_npz(path, "metadata", npy((len(said),), "|u1", said))
+        with pytest.raises(UserError, match=message):
+            open_vectors(path)
+
+
+def test_an_h5_of_vectors_that_are_elsewhere_is_refused(vectors, tmp_path):
+    path = vectors(".h5")
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["secret"] = np.zeros((3, 9, 16), dtype=np.float32)
+    for link, message in (
+        (h5py.ExternalLink("other.h5", "/secret"), "a link to elsewhere"),
+        (h5py.SoftLink("/1"), "a link to elsewhere"),
+    ):
+        with h5py.File(path, "r+") as file:
+            del file["0"]
+            file["0"] = link
+        with pytest.raises(UserError, match=message):
+            open_vectors(path)[0]
