@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test quick results lint types format clean
+.PHONY: help demo test quick soak results lint types format clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -22,6 +22,11 @@ test: .venv/installed  ## all tests
 
 quick: .venv/installed  ## all tests but the slow ones
 	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+MINUTES ?= 20
+SEED ?= 0
+soak: .venv/installed  ## jobs killed at random, damaged and hostile files, for MINUTES (20), by SEED (0): a table of cases and failures
+	$(BIN)/python tools/soak --minutes $(MINUTES) --seed $(SEED)
 
 DATA ?= ../shared/data
 MODEL ?= en-small

@@ -82,7 +82,7 @@ def commands(
         ("How well does it predict?", ["perplexity", *text, "-m", model, "--limit", "500"]),
         (
             "Section 5.3, Table 6: what does each layer know of parts of speech?",
-            tags(data, model, made_up=tasks is not None),
+            ["probe", "pos", tags.train, tags.dev, "-m", model],
         ),
         ("Section 4, Table 1: tasks with ELMo and without.", ["study", "tasks", *study]),
         ("Section 5.2, Table 3: ELMo at the input, the output or both.", ["study", "placement", *study]),

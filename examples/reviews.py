@@ -71,6 +71,7 @@ def commands(folder: Path) -> list[list[str]]:
         ["embed", str(REVIEWS), "--text-column", "review", "--pooling", "mean", "-o", str(folder / "reviews.npz")],
         ["probe", "text", train, dev, *columns],
         ["task", "train", "sentiment", "--train", train, "--dev", dev, *columns, *few, "-o", str(folder / "task")],
+        ["task", "predict", str(folder / "task"), dev, "--text-column", "review"],
     ]
 
 

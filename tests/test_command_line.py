@@ -9,9 +9,8 @@ import pytest
 import typer
 
 from elmokit.cli import app
-from elmokit.cli.shared.bars import progress
 from elmokit.errors import UserError
-from elmokit.progress import Progress
+from elmokit.progress import Progress, terminal_bar
 
 WITHOUT_MODEL = {"models", "convert", "pretrain", "task list", "task evaluate", "task predict"}
 
@@ -97,7 +96,7 @@ def test_a_run_resumes_with_its_own_model(elmo_command, monkeypatch):
 
 def test_no_bar_stays_above_an_error(capsys):
     def work(fails: bool) -> None:
-        with progress() as on_progress:
+        with terminal_bar() as on_progress:
             on_progress(Progress("reading", 1, 2))
             if fails:
                 raise UserError("no file")

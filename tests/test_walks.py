@@ -8,6 +8,8 @@ from types import ModuleType
 
 import pytest
 
+from elmokit.embed.vectors import open_vectors
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -32,3 +34,20 @@ def test_the_paper_from_end_to_end(tmp_path, elmo_command):
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     for table in ("Table 1", "Table 3", "Table 4", "Table 6"):
         assert f"{table} of the paper" in page
+
+
+@pytest.mark.slow
+def test_an_engineer_with_a_csv_of_reviews(tmp_path, elmo_command, model_folder, monkeypatch):
+    """The commands; tests/test_encode.py has the Python half."""
+    reviews = example("reviews")
+    rows, test = reviews.read(reviews.REVIEWS), reviews.in_fold(reviews.read(reviews.REVIEWS), 0)
+    reviews.write(tmp_path / "train.csv", [row for row, held in zip(rows, test) if not held])
+    reviews.write(tmp_path / "dev.csv", [row for row, held in zip(rows, test) if held])
+    for arguments in reviews.commands(tmp_path):
+        monkeypatch.setenv("ELMO_MODEL", str(model_folder))
+        monkeypatch.setenv("ELMOKIT_CACHE", str(tmp_path / "cache"))
+        code, out, err = elmo_command(*arguments)
+        assert code == 0, err
+        assert "text from 'review'" in err
+    assert len(open_vectors(tmp_path / "reviews.npz")) == len(rows)  # the header is no row
+    assert len(out.splitlines()) == sum(test)

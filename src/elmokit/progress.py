@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import ProgressColumn
 
 Item = TypeVar("Item")
 P = TypeVar("P", bound="Progress")
@@ -48,16 +52,30 @@ def watched(items: Iterable[Item], total: int, stage: str, on_progress: OnProgre
 
 @contextmanager
 def terminal_bar() -> Iterator[OnProgress]:
-    """A bar on standard error, for as long as the block lasts."""
-    from rich.console import Console
+    """On standard error, for as long as the block lasts: the stage, a bar, how many of how many, the time left."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=None)
+    with live_bar(*columns) as bar:
+        task = bar.add_task("reading", total=None)
 
         def on_progress(now: Progress) -> None:
-            bar.update(task, description=now.stage, completed=now.done, total=now.total)
+            if bar.tasks[0].description != now.stage:
+                bar.reset(task, description=now.stage, total=now.total)  # a stage has a pace of its own
+            bar.update(task, completed=now.done, total=now.total)
 
         yield on_progress
+
+
+@contextmanager
+def live_bar(*columns: ProgressColumn, disable: bool = False) -> Iterator[Bar]:
+    """On standard error. One whose work failed does not stay above the error."""
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(*columns, console=Console(stderr=True), disable=disable) as bar:
+        try:
+            yield bar
+        except BaseException:
+            bar.live.transient = True
+            raise

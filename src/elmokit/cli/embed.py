@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from elmokit.cli.shared.bars import live_bar
 from elmokit.cli.shared.options import (
     DEFAULT_MODEL,
     Header,
@@ -24,6 +23,7 @@ from elmokit.cli.shared.options import (
 )
 from elmokit.cli.shared.signals import interrupt, stoppable
 from elmokit.errors import UserError
+from elmokit.progress import live_bar
 
 if TYPE_CHECKING:
     from elmokit.embed.job import EmbedJob, Summary

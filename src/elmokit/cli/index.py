@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.shared.bars import progress
 from elmokit.cli.shared.contexts import highlighted, read_layers
 from elmokit.cli.shared.exhibits import print_json
 from elmokit.cli.shared.help import Command, Group
@@ -27,6 +26,7 @@ from elmokit.cli.shared.options import (
     use_threads,
 )
 from elmokit.cli.shared.signals import interrupt, stoppable
+from elmokit.progress import terminal_bar
 
 index = typer.Typer(
     name="index",
@@ -83,7 +83,7 @@ def build(
 
     with stoppable(interrupt):
         try:
-            with progress() as on_progress:
+            with terminal_bar() as on_progress:
                 made = ContextIndex.build(
                     model,
                     sources,

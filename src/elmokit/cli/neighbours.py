@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmokit.cli.shared.bars import progress
 from elmokit.cli.shared.contexts import highlighted, read_layers
 from elmokit.cli.shared.exhibits import Save, print_json, save_exhibits
 from elmokit.cli.shared.options import (
@@ -25,7 +24,7 @@ from elmokit.cli.shared.options import (
     Tokenizer,
     use_threads,
 )
-from elmokit.progress import silent
+from elmokit.progress import silent, terminal_bar
 
 if TYPE_CHECKING:
     from elmokit.analysis.contexts.neighbours import Neighbours
@@ -73,7 +72,7 @@ def neighbours(
     use_threads(threads)
     from elmokit.analysis.contexts.neighbours import neighbours as find_neighbours
 
-    with progress() if index is None else nullcontext(silent) as on_progress:  # an index answers at once
+    with terminal_bar() if index is None else nullcontext(silent) as on_progress:  # an index answers at once
         result = find_neighbours(
             model,
             sentence,

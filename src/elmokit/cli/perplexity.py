@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmokit.cli.shared.bars import live_bar
 from elmokit.cli.shared.options import (
     DEFAULT_MODEL,
     AsJson,
@@ -26,6 +25,7 @@ from elmokit.cli.shared.options import (
     check_texts,
     use_threads,
 )
+from elmokit.progress import live_bar
 
 if TYPE_CHECKING:
     from elmokit.pretrain.progress import TrainingProgress

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.shared.bars import progress
 from elmokit.cli.shared.exhibits import Save, save_exhibits, show
 from elmokit.cli.shared.options import DEFAULT_MODEL, AsJson, Model, Threads, Tokenizer, use_threads
+from elmokit.progress import terminal_bar
 
 
 def polysemy(
@@ -56,7 +56,7 @@ def polysemy(
     use_threads(threads)
     from elmokit.analysis.contexts.polysemy import polysemy as find_and_view
 
-    with progress() as on_progress:
+    with terminal_bar() as on_progress:
         result = find_and_view(
             model,
             word,

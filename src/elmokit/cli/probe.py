@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.shared.bars import progress
 from elmokit.cli.shared.exhibits import Save, show
 from elmokit.cli.shared.help import Command, Group
 from elmokit.cli.shared.options import (
@@ -22,6 +21,7 @@ from elmokit.cli.shared.options import (
     Tokenizer,
     use_threads,
 )
+from elmokit.progress import terminal_bar
 
 probe = typer.Typer(
     name="probe",
@@ -132,7 +132,7 @@ def wsd(
     use_threads(threads)
     from elmokit.analysis.probes.senses import probe_senses
 
-    with progress() as on_progress:
+    with terminal_bar() as on_progress:
         result = probe_senses(model, train, tests, index=index, limit=limit, seed=seed, on_progress=on_progress)
     facts = {"model": model, "train": str(train), "index": index and str(index), **result.to_dict()}
     show(result.exhibit(), facts, save, as_json)
@@ -167,7 +167,7 @@ def text(
     use_threads(threads)
     from elmokit.analysis.probes.classification import probe_text
 
-    with progress() as on_progress:
+    with terminal_bar() as on_progress:
         result = probe_text(
             model,
             train,
@@ -214,7 +214,7 @@ def pairs(
     use_threads(threads)
     from elmokit.analysis.probes.pairs import probe_pairs
 
-    with progress() as on_progress:
+    with terminal_bar() as on_progress:
         result = probe_pairs(model, file, tokenizer=tokenizer, on_progress=on_progress)
     show(result.exhibit(), {"model": model, "file": str(file), **result.to_dict()}, save, as_json)
 
@@ -235,7 +235,7 @@ def _tags(
     use_threads(threads)
     from elmokit.analysis.probes.tagging import probe_tags
 
-    with progress() as on_progress:
+    with terminal_bar() as on_progress:
         result = probe_tags(
             model, train, dev, column, vectors=vectors, l2=l2, limit=limit, seed=seed, on_progress=on_progress
         )

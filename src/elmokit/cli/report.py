@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from elmokit.cli.shared.bars import progress
 from elmokit.cli.shared.exhibits import Save, tell_written
 from elmokit.cli.shared.options import DEFAULT_MODEL, Data, Layout, Model, Threads, use_threads
+from elmokit.progress import terminal_bar
 
 
 def report(
@@ -58,7 +58,7 @@ def report(
     from elmokit.study.experiments import read_shares
     from elmokit.study.report import report as make_report
 
-    with progress() as on_progress:
+    with terminal_bar() as on_progress:
         made = make_report(
             model,
             data=data,

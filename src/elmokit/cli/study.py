@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from elmokit.cli.shared.bars import live_bar
 from elmokit.cli.shared.exhibits import Save, print_exhibit, print_json, save_exhibits
 from elmokit.cli.shared.options import DEFAULT_MODEL, AsJson, Data, Layout, Model
 from elmokit.cli.shared.signals import stoppable
 from elmokit.errors import UserError
+from elmokit.progress import live_bar
 
 if TYPE_CHECKING:
     from elmokit.show.exhibit import Exhibit

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from elmokit.cli.shared.bars import live_bar
 from elmokit.cli.shared.help import Command, Group
 from elmokit.cli.shared.options import (
     DEFAULT_MODEL,
@@ -25,6 +24,7 @@ from elmokit.cli.shared.options import (
 )
 from elmokit.cli.shared.signals import Stopped, interrupt, stoppable
 from elmokit.errors import UserError, listed
+from elmokit.progress import live_bar
 
 if TYPE_CHECKING:
     from elmokit.tasks.model import TaskModel

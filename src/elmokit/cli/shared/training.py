@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from elmokit.cli.shared.bars import live_bar
 from elmokit.cli.shared.signals import Stopped, interrupt, stoppable
 from elmokit.errors import UserError
+from elmokit.progress import live_bar
 
 if TYPE_CHECKING:
     import rich.progress
