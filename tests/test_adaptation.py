@@ -208,7 +208,7 @@ def test_pretraining_over_given_vectors_keeps_them(elmo_command):
         ("pretrain none.txt --out new --recipe tiny", "none.txt"),
         ("pretrain empty.txt --out new --recipe tiny", "no"),
         ("pretrain junk.txt --out new --recipe tiny", "junk.txt"),
-        ("pretrain text.txt --resume --out new", "leave TEXT out"),
+        ("pretrain text.txt --resume --out new", "new holds no training run"),
         ("pretrain --resume --out {model}", "holds no training run"),
     ],
 )

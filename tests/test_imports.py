@@ -19,6 +19,7 @@ ORDER = [
     "data",
     "regular",
     "config",
+    "lock",
     "atomic",
     "hdf5",
     "text",

@@ -18,6 +18,8 @@ from safetensors.numpy import load_file, save_file
 
 from elmokit.embed import job as job_module
 from elmokit.embed.job import EmbedJob, embed_file
+from elmokit.embed.outputs import WRITERS
+from elmokit.embed.scratch import Scratch
 from elmokit.embed.vectors import open_vectors
 from elmokit.errors import UserError
 from elmokit.text.columns import Columns
@@ -279,6 +281,75 @@ def test_two_jobs_never_write_to_the_same_output(tmp_path, text):
 
     job.run(on_progress=second)
     assert seen
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_restart_under_a_running_job_is_refused(tmp_path, text, monkeypatch, suffix):
+    output, expected = tmp_path / f"out{suffix}", tmp_path / f"expected{suffix}"
+    run(text, expected)
+    append, refused = Scratch.append, []
+
+    def append_and_restart(scratch, record):
+        append(scratch, record)
+        if scratch.sentences == 30:
+            with pytest.raises(UserError, match=r"another process is writing to .*partial"):
+                run(text, output, restart=True)
+            refused.append(scratch.sentences)
+
+    monkeypatch.setattr(Scratch, "append", append_and_restart)
+    assert run(text, output).sentences == len(LINES) * 20
+    assert refused == [30]
+    assert output.read_bytes() == expected.read_bytes()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_is_verified_before_it_is_moved_into_place(tmp_path, text, monkeypatch, suffix):
+    output = tmp_path / f"out{suffix}"
+    write = WRITERS[suffix]
+
+    def forgetful(scratch, path, metadata, on_progress):
+        vectors = (scratch.folder / "vectors.bin").read_bytes()
+        (scratch.folder / "vectors.bin").write_bytes(vectors[:-4] + b"\0\0\0\0")
+        write(scratch, path, metadata, on_progress)
+        (scratch.folder / "vectors.bin").write_bytes(vectors)
+
+    monkeypatch.setitem(WRITERS, suffix, forgetful)
+    with pytest.raises(UserError, match="was not put in place: read back, it is not what was computed"):
+        run(text, output)
+    assert not output.exists()
+    monkeypatch.setitem(WRITERS, suffix, write)
+    run(text, output)
+    assert len(open_vectors(output)) == len(LINES) * 20
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"out{suffix}", "text.txt"]
+
+
+def test_scratch_files_that_were_changed_under_a_job_are_not_written_as_its_output(tmp_path, text, monkeypatch):
+    output = tmp_path / "out.npz"
+
+    def removed(scratch):
+        (scratch.folder / "vectors.bin").unlink()
+        (scratch.folder / "vectors.bin").touch()
+        check(scratch)
+
+    check = Scratch.check
+    monkeypatch.setattr(Scratch, "check", removed)
+    with pytest.raises(UserError, match=r"vectors.bin: .* bytes were written, found 0: begin again"):
+        run(text, output)
+    assert not output.exists()
+
+
+def test_killed_after_the_output_is_in_place_the_same_command_ends_well(tmp_path, text, monkeypatch):
+    output = tmp_path / "out.npz"
+    with monkeypatch.context() as context:
+        context.setattr(Scratch, "remove", lambda scratch: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(text, output)
+    before = output.stat().st_ino
+    assert run(text, output).resumed_at == len(LINES) * 20
+    assert output.stat().st_ino == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.npz", "text.txt"]
+    with pytest.raises(UserError, match="exists already"):
+        run(text, output)
 
 
 def test_lines_that_are_not_utf8(tmp_path):

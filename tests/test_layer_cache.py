@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 import torch
@@ -54,6 +56,39 @@ def test_another_model_or_another_text_has_another_file(tmp_path):
     assert len(paths) == 4
     joined = LayerCache.open(elmo, [["a b"]], tmp_path), LayerCache.open(elmo, [["a", "b"]], tmp_path)
     assert joined[0].path != joined[1].path  # where tokens end is part of the text
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([["a\x1fb", "c"]], [["a", "b\x1fc"]]),
+        ([["a"], ["b"]], [["a\nb", ""]]),
+        ([["a", "b"], ["c"]], [["a"], ["b", "c"]]),
+        ([["1:a", "b"]], [["1:a1:b", ""]]),
+        ([["a"], [], ["b"]], [["a", ""], ["b"]]),
+    ],
+)
+def test_cache_keys_are_length_prefixed_and_never_serve_anothers_layers(tmp_path, one, other):
+    elmo = make_elmo()
+    first = LayerCache.open(elmo, one, tmp_path)
+    second = LayerCache.open(elmo, other, tmp_path)
+    assert first.path != second.path
+    for sentence in filter(None, other):
+        expected = computed_layers(elmo, [sentence])
+        torch.testing.assert_close(second.padded([sentence]), expected, rtol=0, atol=0)
+
+
+def test_a_cache_of_the_old_keys_is_not_found(tmp_path):
+    """0.1.0 joined tokens by a separator; its file of the right size must not be read."""
+    elmo = make_elmo()
+    made = LayerCache.open(elmo, [["a", "b"]], tmp_path / "new").path
+    old = hashlib.sha256(b"a\x1fb\n").hexdigest()[:24]
+    path = tmp_path / "old" / f"{made.name.partition('-')[0]}-{old}.layers"
+    path.parent.mkdir()
+    path.write_bytes(bytes(made.stat().st_size))
+    opened = LayerCache.open(elmo, [["a", "b"]], tmp_path / "old")
+    assert opened.path != path
+    assert opened.path.read_bytes() == made.read_bytes()
 
 
 def test_a_file_that_was_cut_short_is_made_again(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import numpy as np
 import pytest
@@ -11,9 +12,9 @@ import pytest
 from elmokit import Elmo, UserError, convert, describe
 from elmokit.pretrain.run import CORPUS, MODEL
 from elmokit.pretrain.run_config import RUN
-from elmokit.sources import folder as folders
-from elmokit.sources import locate, open_checkpoint
+from elmokit.sources import hub, locate, open_checkpoint, unfinished
 from helpers.models import SENTENCES, make_elmo
+from helpers.training import make_run, stop_after
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def run_folder(tmp_path, elmo):
 
 
 def test_a_run_is_opened_as_its_model(run_folder, elmo):
-    assert (folders.RUN, folders.CORPUS, folders.RUN_MODEL) == (RUN, CORPUS, MODEL)
+    assert (unfinished.RUN, unfinished.CORPUS, unfinished.RUN_MODEL) == (RUN, CORPUS, MODEL)
     assert locate(run_folder) == run_folder / "model"
     assert Elmo.from_pretrained(str(run_folder)).checkpoint.digest == elmo.checkpoint.digest
     facts = describe(run_folder)
@@ -36,11 +37,42 @@ def test_a_run_is_opened_as_its_model(run_folder, elmo):
 
 def test_a_run_without_a_model_says_what_to_do(run_folder):
     (run_folder / "model" / "config.json").unlink()
-    with pytest.raises(UserError, match="is a training run without a model yet: resume it"):
+    with pytest.raises(
+        UserError,
+        match=r"unfinished run, without a checkpoint yet; resume it with `elmo pretrain --out .*run --resume`",
+    ):
         open_checkpoint(run_folder)
     (run_folder / "corpus").rmdir()  # as a task's run, which holds no ELMo to come
     with pytest.raises(UserError, match="holds no model"):
         open_checkpoint(run_folder)
+
+
+def test_the_model_of_an_unfinished_run_is_a_path_and_says_how_far_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = make_run(tmp_path / "mine", tokens=600)
+    run.train(stop=stop_after(3))
+    run.close()
+    monkeypatch.setattr(hub, "fetch", lambda *arguments: pytest.fail("asked the hub"))
+    for name in ("mine", "mine/model", str(tmp_path / "mine" / "model")):
+        with pytest.raises(UserError) as raised:
+            open_checkpoint(name)
+        folder = name.removesuffix("/model")
+        assert str(raised.value) == (
+            f"{folder} is an unfinished run, {100 * run.progress:.0f} % done: resume it with "
+            f"`elmo pretrain --out {folder} --resume`, or export it with `elmo pretrain --out {folder} --export`"
+        )
+
+
+def test_a_path_whose_parent_is_there_never_asks_the_hub(run_folder, monkeypatch):
+    monkeypatch.chdir(run_folder.parent)
+    monkeypatch.setattr(hub, "fetch", lambda *arguments: pytest.fail("asked the hub"))
+    for name, hint in {
+        "run/modle": "did you mean run/model?",
+        "run/model/model": "did you mean run/model?",
+        "./xyz": "there is no xyz in .",
+    }.items():
+        with pytest.raises(UserError, match=rf"{name.removeprefix('./')} is no folder: {re.escape(hint)}"):
+            open_checkpoint(name)
 
 
 def test_a_folder_with_a_model_inside_that_is_no_run_holds_none(run_folder):

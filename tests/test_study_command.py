@@ -115,13 +115,12 @@ def test_what_is_done_is_shown_and_saved_though_a_run_failed(tmp_path, study, mo
     assert (tmp_path / "saved" / "tasks.csv").is_file()
 
 
-def test_a_stopped_study_does_not_end_well(tmp_path, study, monkeypatch):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_study_exits_with_the_signals_code(tmp_path, study, monkeypatch, number):
     train = Sweep._train
-    monkeypatch.setattr(
-        Sweep, "_train", lambda sweep, trial: (train(sweep, trial), os.kill(os.getpid(), signal.SIGINT))
-    )
+    monkeypatch.setattr(Sweep, "_train", lambda sweep, trial: (train(sweep, trial), os.kill(os.getpid(), number)))
     result = study("tasks", "--jobs", 1)
-    assert result.exit_code == 130
+    assert result.exit_code == 128 + number
     assert "the same command resumes" in result.stderr
 
 

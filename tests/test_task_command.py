@@ -72,20 +72,23 @@ def test_other_settings_do_not_resume_a_run(tmp_path):
     elmo_task(*common[:-6], "--out", tmp_path / "other", *QUICK, error="is no run of a task")
 
 
-def test_a_signal_ends_it_after_a_step_and_the_same_command_resumes(tmp_path, elmo_command, monkeypatch):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_after_a_step_with_its_exit_code_and_the_same_command_resumes(
+    tmp_path, elmo_command, monkeypatch, number
+):
     common = ["task", "train", "pos", "--train", DATA, "--dev", DATA, "--out", tmp_path / "run", *QUICK]
     common += ["--set", "train.examples=4"]
     real = TaskRun._step
 
     def step(run, indices):
         if len(run.epochs) == 1:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
         return real(run, indices)
 
     with monkeypatch.context() as patched:
         patched.setattr(TaskRun, "_step", step)
         code, out, err = elmo_command(*common)
-    assert (code, out) == (0, "")
+    assert (code, out) == (128 + number, "")
     assert "stopped" in err
     assert (tmp_path / "run" / "best").is_dir()
     code, out, err = elmo_command(*common)

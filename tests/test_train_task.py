@@ -211,3 +211,21 @@ def test_folders_that_0_1_0_wrote_open_and_resume(train, tmp_path, place, train_
     resumed = train("run", **options)
     for name, tensor in whole.network.state_dict().items():
         assert torch.equal(tensor, resumed.network.state_dict()[name]), name
+
+
+def test_leftovers_of_a_killed_task_run_are_removed_and_two_at_once_are_refused(train, tmp_path):
+    done = train("whole")
+    train("run", stop=lambda: True)
+    folder = tmp_path / "run"
+    (folder / ".best.abc_1234.tmp" / "new").mkdir(parents=True)
+    refused = []
+
+    def train_too(now):
+        if now.loss is not None and not refused:
+            with pytest.raises(UserError, match="another process is training in"):
+                train("run")
+            refused.append(now)
+
+    assert train("run", on_progress=train_too).results["best"]["scores"] == done.results["best"]["scores"]
+    assert len(refused) == 1
+    assert not list(folder.glob(".*"))

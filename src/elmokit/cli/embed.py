@@ -109,14 +109,13 @@ def embed(
         columns=asked_columns(text_column, None, header, table_format),
     )
     job.check(overwrite)
-    try:
-        with stoppable(interrupt):
+    with stoppable(interrupt):
+        try:
             summary = _run(job, overwrite, restart)
-    except KeyboardInterrupt:
-        typer.echo(
-            f"stopped; what was done is kept in {job.scratch_folder}: run the same command to resume", err=True
-        )
-        raise typer.Exit(130) from None
+        except KeyboardInterrupt:
+            kept = f"what was done is kept in {job.scratch_folder}"
+            typer.echo(f"stopped; {kept}: run the same command to resume", err=True)
+            raise
     _tell(job, summary)
 
 

@@ -31,6 +31,7 @@ from elmokit.cli.shared.training import (
     SplitOrAuto,
     Tokens,
     Workers,
+    must_resume,
     sentences_of,
     tell_outcome,
     watching,
@@ -91,15 +92,15 @@ def finetune(
 
     `elmo finetune --out twitter-elmo --resume --epochs 4` (longer than was planned, or shorter)
     """
-    if resume and (texts or given_by_hand(context, "model")):
-        raise UserError("--resume takes the model and text that the run began with: leave -m and TEXT out")
+    if resume and not texts and given_by_hand(context, "model"):
+        raise UserError("--resume takes the model that the run began with: leave -m out")
     check_texts(texts or [])
     use_threads(threads)
     from elmokit.pretrain.plan import finetune
 
     with watching() as watch:
         trained = finetune(
-            None if resume else model,
+            None if resume and not texts else model,
             texts or None,
             out=out,
             general=general,
@@ -119,11 +120,11 @@ def finetune(
             table_format=table_format,
             checkpoint_minutes=checkpoint_minutes,
             workers=workers,
-            resume=resume,
+            resume=must_resume(resume, texts, out),
             on_progress=watch.on_progress,
             stop=watch.stop,
         )
-    tell_outcome(trained, out, "finetune")
+    tell_outcome(trained, out, "finetune", watch.stop)
     show_comparisons(trained.comparisons)
 
 

@@ -81,27 +81,28 @@ def build(
     use_threads(threads)
     from elmokit.analysis.contexts.index import ContextIndex
 
-    try:
-        with stoppable(interrupt), terminal_bar() as on_progress:
-            made = ContextIndex.build(
-                model,
-                sources,
-                out,
-                which_layers=read_layers(layers),
-                split=split,
-                limit=limit,
-                everything=everything,
-                tokenizer=tokenizer,
-                on_bad_line=on_bad_line,
-                text_column=text_column,
-                header=header,
-                table_format=table_format,
-                overwrite=overwrite,
-                on_progress=on_progress,
-            )
-    except KeyboardInterrupt:
-        typer.echo(f"stopped; {out} was not made", err=True)
-        raise typer.Exit(130) from None
+    with stoppable(interrupt):
+        try:
+            with terminal_bar() as on_progress:
+                made = ContextIndex.build(
+                    model,
+                    sources,
+                    out,
+                    which_layers=read_layers(layers),
+                    split=split,
+                    limit=limit,
+                    everything=everything,
+                    tokenizer=tokenizer,
+                    on_bad_line=on_bad_line,
+                    text_column=text_column,
+                    header=header,
+                    table_format=table_format,
+                    overwrite=overwrite,
+                    on_progress=on_progress,
+                )
+        except KeyboardInterrupt:
+            typer.echo(f"stopped; {out} was not made", err=True)
+            raise
     facts = made.facts
     how = f"{facts.partitions:,} partitions" if facts.partitions else "exact search"
     typer.echo(

@@ -19,6 +19,7 @@ from elmokit.cli.shared.training import (
     CheckpointMinutes,
     Epochs,
     Evaluations,
+    Export,
     HeldOutSentences,
     Hours,
     Out,
@@ -27,11 +28,12 @@ from elmokit.cli.shared.training import (
     SplitOrAuto,
     Tokens,
     Workers,
+    export_stopped,
+    must_resume,
     sentences_of,
     tell_outcome,
     watching,
 )
-from elmokit.errors import UserError
 
 
 def pretrain(
@@ -66,12 +68,13 @@ def pretrain(
     threads: Threads = None,
     checkpoint_minutes: CheckpointMinutes = None,
     resume: Resume = False,
+    export: Export = False,
 ) -> None:
     """Train a bidirectional language model on your own text.
 
     It tokenizes the text once, builds the vocabulary, prints the plan and trains, 10 epochs if nothing else is
-    said. Ctrl-C saves and says how to resume. Held-out perplexity is measured with the full softmax, --evaluations
-    times on the way. In Python: `elmokit.pretrain`.
+    said. Ctrl-C saves, and the same command resumes. Held-out perplexity is measured with the full softmax,
+    --evaluations times on the way. In Python: `elmokit.pretrain`.
 
     Examples:
 
@@ -83,11 +86,14 @@ def pretrain(
 
     `elmo pretrain --out my-elmo --resume --hours 12` (longer than was planned, or shorter)
 
+    `elmo pretrain --out my-elmo --export` (a model now, of a run that was stopped)
+
     `torchrun --nproc-per-node 4 -m elmokit pretrain --out my-elmo --resume`
     """
-    if resume and texts:
-        raise UserError("--resume takes the text that the run began with: leave TEXT out")
     use_threads(threads)
+    if export:
+        export_stopped(out, texts)
+        return
     from elmokit.pretrain.plan import pretrain
 
     with watching() as watch:
@@ -110,8 +116,8 @@ def pretrain(
             table_format=table_format,
             checkpoint_minutes=checkpoint_minutes,
             workers=workers,
-            resume=resume,
+            resume=must_resume(resume, texts, out),
             on_progress=watch.on_progress,
             stop=watch.stop,
         )
-    tell_outcome(trained, out, "pretrain")
+    tell_outcome(trained, out, "pretrain", watch.stop)

@@ -104,7 +104,7 @@ def study(
         logs = ", ".join(str(trial.log) for trial in planned.failed[:3])
         raise UserError(f"{len(planned.failed)} of the runs failed: the reasons are at the end of {logs}")
     if planned.stopped:
-        raise typer.Exit(130)
+        raise typer.Exit(stopped.exit_code)
 
 
 def _tell(notes: Sequence[str]) -> int:

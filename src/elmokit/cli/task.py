@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,7 +22,7 @@ from elmokit.cli.shared.options import (
     Threads,
     use_threads,
 )
-from elmokit.cli.shared.signals import interrupt, stoppable
+from elmokit.cli.shared.signals import Stopped, interrupt, stoppable
 from elmokit.errors import UserError, listed
 from elmokit.progress import live_bar
 
@@ -166,7 +166,7 @@ def train(
         )
     if trained.results is None:
         typer.echo("stopped; the epochs that are done are kept, and the same command resumes after them", err=True)
-        return
+        raise typer.Exit(stopped.exit_code)
     best = trained.results["best"]
     scores = ", ".join(f"{key} {value:.2f}" for key, value in best["scores"].items())
     typer.echo(f"best: epoch {best['epoch']}, dev {scores}")
@@ -176,7 +176,7 @@ def train(
 
 
 @contextmanager
-def _watched() -> Iterator[tuple[OnTaskProgress, Callable[[], bool]]]:
+def _watched() -> Iterator[tuple[OnTaskProgress, Stopped]]:
     """A live line, and whether to stop. Before the first step a signal ends it at once: nothing is lost."""
     from rich.progress import BarColumn, TextColumn
 

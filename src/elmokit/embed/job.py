@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,12 +12,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from elmokit import __version__
-from elmokit.atomic import replacing
+from elmokit.atomic import fsync, remove_leftovers, replacing
 from elmokit.config import dump
 from elmokit.embed.embedder import Elmo
 from elmokit.embed.outputs import WRITERS, check_output, check_space
 from elmokit.embed.pooling import Pooling, WhichLayers
-from elmokit.embed.scratch import Record, Scratch
+from elmokit.embed.scratch import Record, Scratch, Written, is_written
+from elmokit.embed.verification import verify
 from elmokit.errors import UserError
 from elmokit.model.scalar_mix import ScalarMix
 from elmokit.model.state import CarryState, WarmState
@@ -82,24 +82,20 @@ class EmbedJob:
     ) -> Summary:
         """Resumes what an interrupted run of the same job left in `scratch_folder`, unless `restart`."""
         self.check(overwrite)
-        if restart and self.scratch_folder.is_dir():
-            shutil.rmtree(self.scratch_folder)
         pooled = self.pooling is not None
         with (
             open_text(self.source, self.on_bad_line, self.columns) as lines,
-            Scratch(self.scratch_folder, self._settings(lines), self._shape, self.dtype, pooled) as scratch,
+            Scratch(
+                self.scratch_folder, self._settings(lines), self._shape, self.dtype, pooled, restart
+            ) as scratch,
         ):
+            remove_leftovers(self.output)
+            remove_leftovers(self.scratch_folder)
             resumed_at = scratch.sentences
+            written = not overwrite and is_written(self.scratch_folder, self.output)
             tokens = self._embed(lines, scratch, on_progress)
-            check_space(scratch, self.output)
-            with replacing(self.output) as temporary:
-                total = max(1, scratch.sentences)
-                WRITERS[self.output.suffix](
-                    scratch,
-                    temporary,
-                    self._metadata(),
-                    lambda done: on_progress(JobProgress("writing", done, total, sentences=done, tokens=tokens)),
-                )
+            if not written or scratch.sentences > resumed_at:
+                self._write(scratch, tokens, on_progress)
             scratch.remove()
             return Summary(scratch.sentences, tokens, resumed_at, lines.skipped)
 
@@ -142,6 +138,21 @@ class EmbedJob:
             scratch.commit()
         return tokens
 
+    def _write(self, scratch: Scratch, tokens: int, on_progress: Callable[[JobProgress], None]) -> None:
+        """The output takes its place when it has been read back."""
+        total = max(1, scratch.sentences)
+
+        def tell(done: int) -> None:
+            on_progress(JobProgress("writing", done, total, sentences=done, tokens=tokens))
+
+        scratch.check()
+        check_space(scratch, self.output)
+        with replacing(self.output) as temporary:
+            WRITERS[self.output.suffix](scratch, temporary, self._metadata(), tell)
+            verify(scratch, temporary, self.output)
+            fsync(temporary)
+            scratch.commit(Written.of(temporary))
+
     def _embedded(self, window: list[Record]) -> Iterator[Record]:
         arrays = self.elmo.stream(
             [record.tokens for record in window], layers=self.layers, pooling=self.pooling, dtype=self.dtype
@@ -163,7 +174,7 @@ class EmbedJob:
         """Refuse before the work what could not be finished after it."""
         check_output(self.output)
         self.elmo.check(self.layers, self.pooling, self.dtype)
-        if self.output.exists() and not overwrite:
+        if self.output.exists() and not overwrite and not is_written(self.scratch_folder, self.output):
             raise UserError(f"{self.output} exists already: choose another name, or --overwrite it")
         if not self.output.parent.is_dir():
             raise UserError(f"no folder {self.output.parent}: make it first")

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
-from elmokit.atomic import fsync, write_file
+from elmokit.atomic import fsync, remove_all_leftovers, remove_folder, write_file
 from elmokit.errors import UserError
+from elmokit.lock import Lock
 from elmokit.model.bilm import BiLMState
 
 JOURNAL, VECTORS, SENTENCES, LOCK = "journal.json", "vectors.bin", "sentences.jsonl", "lock"
@@ -42,31 +43,53 @@ class Mark(NamedTuple):
     state: BiLMState | None  # what is carried on from there, under that policy
 
 
+class Written(NamedTuple):
+    """A file's marks that stay when it is moved into its place."""
+
+    size: int
+    modified: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path) -> Written:
+        found = path.stat()
+        return cls(found.st_size, found.st_mtime_ns, found.st_ino)
+
+
 class Scratch:
     """
     settings   everything that the output depends on; a folder made with other settings is refused.
     shape      of one vector: [D] or [layers, D].
+    restart    forget what is there; a folder that another process has is refused all the same.
     """
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, Any], shape: tuple[int, ...], dtype: str, pooled: bool
+        self,
+        folder: Path,
+        settings: Mapping[str, Any],
+        shape: tuple[int, ...],
+        dtype: str,
+        pooled: bool,
+        restart: bool = False,
     ) -> None:
         self.folder, self.settings, self.shape, self.dtype, self.pooled = folder, settings, shape, dtype, pooled
         self.sentences = 0
         self._mark = Mark(0, {VECTORS: 0, SENTENCES: 0}, "", None)
         try:
-            folder.mkdir(exist_ok=True)
-            self._lock = _lock(folder / LOCK)
+            self._lock = _claim(folder)
         except OSError as error:
             raise UserError(f"cannot write to {folder}: {error.strerror}") from None
         try:
+            if restart:
+                self._forget()
+            remove_all_leftovers(folder)
             if (folder / JOURNAL).is_file():
                 self._resume()
             else:
                 for name in (VECTORS, SENTENCES):
                     (folder / name).write_bytes(b"")
         except BaseException:
-            self._lock.close()
+            self._lock.release()
             raise
         self._vectors: BinaryIO = (folder / VECTORS).open("ab")
         self._sentences: BinaryIO = (folder / SENTENCES).open("ab")
@@ -77,12 +100,15 @@ class Scratch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for file in (self._vectors, self._sentences, self._lock):
-            try:
-                file.close()
-            except OSError:  # what a full disk did not take is not in the journal either
-                if kind is None:
-                    raise
+        try:
+            for file in (self._vectors, self._sentences):
+                try:
+                    file.close()
+                except OSError:  # what a full disk did not take is not in the journal either
+                    if kind is None:
+                        raise
+        finally:
+            self._lock.release()
 
     def append(self, record: Record) -> None:
         self._vectors.write(np.ascontiguousarray(record.vectors).data)
@@ -95,8 +121,11 @@ class Scratch:
         sizes = {VECTORS: self._vectors.tell(), SENTENCES: self._sentences.tell()}
         self._mark = Mark(self.sentences, sizes, input_digest, state)
 
-    def commit(self) -> None:
-        """From here on, what was appended before the last mark survives whatever happens."""
+    def commit(self, written: Written | None = None) -> None:
+        """From here on, what was appended before the last mark survives whatever happens.
+
+        written    the output, which is whole and about to take its place.
+        """
         for file in (self._vectors, self._sentences):
             file.flush()
             os.fsync(file.fileno())
@@ -112,11 +141,22 @@ class Scratch:
             "bytes": mark.sizes,
             "input_digest": mark.input_digest,
             "state": state_name,
+            "written": written,
         }
         write_file(self.folder / JOURNAL, json.dumps(journal, indent=1).encode())
         for old in self.folder.glob("state-*.safetensors"):
             if old.name != state_name:
                 old.unlink(missing_ok=True)
+
+    def check(self) -> None:
+        """Refuse to make an output of files that are not what was appended to them."""
+        for name, size in self._mark.sizes.items():
+            path = self.folder / name
+            found = path.stat().st_size if path.is_file() else 0
+            if found != size:
+                raise UserError(
+                    f"{path}: {size:,} bytes were written, found {found:,}: begin again with --restart"
+                )
 
     def records(self) -> Iterator[Record]:
         """All that was committed, from the beginning, one at a time."""
@@ -131,8 +171,11 @@ class Scratch:
                 yield Record(entry["line"], entry["text"], entry["tokens"], array)
 
     def remove(self) -> None:
-        self.__exit__(None, None, None)
-        shutil.rmtree(self.folder)
+        """While it is locked: nobody else can have begun in it."""
+        self._vectors.close()
+        self._sentences.close()
+        remove_folder(self.folder)
+        self._lock.release()
 
     @property
     def resumed(self) -> Mark:
@@ -146,6 +189,13 @@ class Scratch:
     @property
     def sentences_path(self) -> Path:
         return self.folder / SENTENCES
+
+    def _forget(self) -> None:
+        for path in self.folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != LOCK:
+                path.unlink()
 
     def _resume(self) -> None:
         try:
@@ -172,15 +222,19 @@ class Scratch:
         self._mark = Mark(self.sentences, sizes, journal["input_digest"], state)
 
 
-def _lock(path: Path) -> BinaryIO:
-    file = path.open("wb")
+def is_written(folder: Path, output: Path) -> bool:
+    """Whether `output` is what the job of this folder made, killed before it could remove the folder."""
     try:
-        import fcntl
-    except ImportError:  # not on Windows; there, keeping two jobs apart is the user's care
-        return file
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise UserError(f"another process is writing to {path.parent}: wait for it, or stop it") from None
-    return file
+        journal = json.loads((folder / JOURNAL).read_bytes())
+        return output.is_file() and journal.get("written") == list(Written.of(output))
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _claim(folder: Path) -> Lock:
+    while True:
+        folder.mkdir(exist_ok=True)
+        try:
+            return Lock(folder / LOCK, f"another process is writing to {folder}: wait for it, or stop it")
+        except FileNotFoundError:  # a job that is done has just removed it
+            continue

@@ -7,7 +7,7 @@ from elmokit.checkpoint import Checkpoint
 from elmokit.errors import listed_paths
 from elmokit.pretrain.corpus import Corpus
 from elmokit.pretrain.perplexity import Perplexity
-from elmokit.pretrain.run_config import RunConfig
+from elmokit.pretrain.run_config import Budget, RunConfig
 
 
 def training_card(
@@ -35,9 +35,20 @@ Pretrained with elmokit {__version__}. Load it with `Elmo.from_pretrained("this 
 | text | {listed_paths(config.sources) or "not stated"} |
 | tokens | {corpus.tokens:,} in the corpus, {tokens:,} seen |
 | training | {steps:,} steps of {train.rows} x {train.steps}, {seconds / 3600:.2f} hours |
-| held-out perplexity (full softmax) | {figures} |
+{_unfinished(config.budget, tokens, seconds)}| held-out perplexity (full softmax) | {figures} |
 | LSTM | {lstm.layers} layers, {lstm.cells} cells projected to {lstm.width} per direction |
 | predicts | {len(model.vocabulary or ()):,} words |
 
 Licence of the text and known limits: to be stated by whoever trained it.
 """
+
+
+def _unfinished(budget: Budget, tokens: int, seconds: float) -> str:
+    """A row for a model that was exported on the way."""
+    done = budget.progress(tokens, seconds)
+    if done >= 1:
+        return ""
+    of = f"{seconds / 3600:.2f} of {budget.hours} hours"
+    if budget.tokens is not None:
+        of = f"{tokens:,} of {budget.tokens:,} tokens"
+    return f"| unfinished | exported at {of}, {100 * done:.1f} % of the planned training |\n"

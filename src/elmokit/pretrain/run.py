@@ -6,6 +6,7 @@ start/          the model that training began from, where it did not begin from 
 checkpoints/    step-N/: everything that the next step depends on; the last two are kept (checkpoints.py)
 metrics.jsonl   a line for every report; tensorboard/ the same as events (metrics.py)
 model/          the model itself, as `elmo embed --model` reads it; curve.png how it came about
+.lock           held by the process that trains
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ class Run:
                 self._measure(session)
             self._save(session)
             if self.ranks.first:
-                self._export()
+                self.export()
                 if draw_curve(self.folder) is None:
                     self._say(session, "no curve.png: it needs matplotlib (pip install 'elmokit[train]')")
         return Outcome(True, self.measured)
@@ -266,6 +267,7 @@ class Run:
         if self.ranks.first:
             progress: dict[str, Any] = {
                 "step": self.trainer.step,
+                "fraction": min(1.0, self.progress),  # of the budget, for whoever asks how far it is
                 "seconds": self.seconds,
                 "cpu_seconds": self.cpu_seconds,
                 "metrics_length": session.metrics.length,
@@ -292,7 +294,8 @@ class Run:
         self._measured_at = progress.get("measured_at", -1)  # nor note this
         self._saved = self.trainer.step, self._measured_at
 
-    def _export(self) -> None:
+    def export(self) -> Path:
+        """Write the model as it is now to model/, with a card that says how far it was trained."""
         model = self.trainer.model
         model.card = training_card(
             model,
@@ -304,3 +307,4 @@ class Run:
             measured=self.measured,
         )
         model.save(self.folder / MODEL, overwrite=True)
+        return self.folder / MODEL

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from contextlib import closing
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from elmokit.atomic import remove_all_leftovers
 from elmokit.checkpoint import Checkpoint
 from elmokit.embed.embedder import Elmo
 from elmokit.errors import UserError, listed_paths
+from elmokit.lock import Lock
+from elmokit.pretrain.checkpoints import CHECKPOINTS, Checkpoints
 from elmokit.pretrain.comparison import Comparison, compare, first_sentences
-from elmokit.pretrain.corpus import Corpus, CorpusParts
+from elmokit.pretrain.corpus import META, TRAIN, Corpus, CorpusParts
 from elmokit.pretrain.interruption import interruption
+from elmokit.pretrain.metrics import EVENTS, FILE
 from elmokit.pretrain.perplexity import Perplexity
 from elmokit.pretrain.preparation import ReadingProgress, prepare
 from elmokit.pretrain.progress import OnTrainingProgress, Stop, TrainingProgress, never
@@ -21,10 +26,12 @@ from elmokit.pretrain.ranks import Ranks
 from elmokit.pretrain.recipe import Recipe
 from elmokit.pretrain.request import FINETUNE, SPLIT, Request
 from elmokit.pretrain.run import CORPUS, START, Run
-from elmokit.pretrain.run_config import RUN, Budget, read_run_config
+from elmokit.pretrain.run_config import RUN, Budget, RunConfig, read_run_config
 from elmokit.pretrain.step import TrainConfig
 from elmokit.progress import silent
 from elmokit.text.tokens import make_tokenizer
+
+LOCK = ".lock"
 
 
 class Trained(NamedTuple):
@@ -63,23 +70,42 @@ class Training:
         self.stop = stop or never
 
     def carry_out(self, resume: bool | None) -> Trained:
+        was_there = self.out.is_dir()
         try:
-            # The first rank decides: the others may look when it has begun to write.
-            found = self.ranks.any(self.ranks.first and (self.out / RUN).is_file())
-            if found and resume is False:
-                raise UserError(f"{self.out} exists already: choose another name, or --resume its run")
-            run = self._resume() if found or resume else self._begin()
-            with closing(run):
-                return self._train(run)
+            with claimed(self.out, self.ranks):
+                # The first rank decides: the others may look when it has begun to write.
+                found = self.ranks.any(self.ranks.first and (self.out / RUN).is_file())
+                if found and resume is False:
+                    raise UserError(f"{self.out} exists already: choose another name, or --resume its run")
+                if resume and not found and was_there and _is_free(self.out):
+                    raise UserError(
+                        f"{self.out} was stopped before training began, so there is nothing to resume: begin it "
+                        f"again with its text"
+                    )
+                again = self.ranks.any(self.ranks.first and found and not resume and self._may_begin_again())
+                run = self._begin() if again or not (found or resume) else self._resume()
+                with closing(run):
+                    return self._train(run)
         finally:
             self.ranks.close()
+
+    def _may_begin_again(self) -> bool:
+        """Whether other settings are asked of a run that has no step to lose: one that they were to mend."""
+        if self.request.texts is None or Checkpoints(self.out).folders():
+            return False
+        try:
+            self._check_same()
+        except UserError:
+            return True
+        return False
 
     def _begin(self) -> Run:
         request, ranks = self.request, self.ranks
         texts, recipe = request.new_texts(), request.new_recipe()
         config = request.new_config(recipe, Budget(tokens=1))  # refuses what is wrong before the text is read
         if ranks.first:
-            _check_free(self.out)
+            if self.out.exists() and not _is_free(self.out):
+                raise UserError(f"{self.out} exists already, and holds no run to resume: choose another name")
             start = self.start(recipe)
             corpus = self._read_text(texts, recipe, start)
             if start is not None:
@@ -99,7 +125,7 @@ class Training:
             last = now
             self.on_progress(TrainingProgress.at("reading", now.fraction, tokens=now.tokens))
 
-        self.out.mkdir(parents=True, exist_ok=True)
+        self._clear()
         corpus = prepare(
             texts,
             self.out / CORPUS,
@@ -118,7 +144,17 @@ class Training:
             self.on_progress(TrainingProgress.at("reading", 1.0, tokens=last.tokens, message=message))
         return corpus
 
-    def _resume(self) -> Run:
+    def _clear(self) -> None:
+        """Of a run that took no step."""
+        (self.out / RUN).unlink(missing_ok=True)  # first: without it the rest is nothing
+        (self.out / FILE).unlink(missing_ok=True)
+        for name in (EVENTS, START, CHECKPOINTS):
+            shutil.rmtree(self.out / name, ignore_errors=True)
+        if not (self.out / CORPUS / TRAIN / META).is_file():
+            shutil.rmtree(self.out / CORPUS, ignore_errors=True)
+
+    def _check_same(self) -> tuple[RunConfig, CorpusParts]:
+        """Of the run that is there: its settings and its text, if nothing else is asked."""
         config = read_run_config(self.out)
         corpus = CorpusParts.open(self.out / CORPUS)
         has_start, finetunes = (self.out / START).is_dir(), self.request.defaults is FINETUNE
@@ -127,6 +163,10 @@ class Training:
             raise UserError(f"{self.out} holds a run that {command} began: resume it with {command}")
         start_is_known = config.model is not None or config.vectors is not None or not has_start
         self.request.check_same(self.out, config, corpus.train, start_is_known)
+        return config, corpus
+
+    def _resume(self) -> Run:
+        _, corpus = self._check_same()
         budget = self.request.budget(corpus.train) if self.request.has_budget else None
         return Run.open(self.out, self.ranks, budget, corpus)
 
@@ -155,10 +195,33 @@ class Training:
         return compare(Checkpoint.load(self.out / START), after, texts, self.on_progress)
 
 
-def _check_free(out: Path) -> None:
-    """Free is also what holds nothing but what a run that never came to begin has left."""
-    if not out.exists():
+def _is_free(out: Path) -> bool:
+    """Free is also what holds nothing but what a run that never took a step has left."""
+    if not out.is_dir():
+        return False
+    ours = {RUN, CORPUS, START, FILE, EVENTS, CHECKPOINTS}
+    names = {path.name for path in out.iterdir() if not path.name.startswith(".")}
+    return names <= ours and not Checkpoints(out).folders()
+
+
+@contextmanager
+def claimed(out: Path, ranks: Ranks) -> Iterator[None]:
+    """Within, the run's folder is this process' alone, and rid of what killed ones left half written.
+
+    A folder that is made for it and stays empty is removed again.
+    """
+    if not ranks.first:
+        yield
         return
-    ours = (CORPUS, START)
-    if not out.is_dir() or any(p.name not in ours and not p.name.startswith(".") for p in out.iterdir()):
-        raise UserError(f"{out} exists already, and holds no run to resume: choose another name")
+    made = not out.exists()
+    if not made and not out.is_dir():
+        raise UserError(f"{out} exists already, and is no folder: choose another name")
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        with Lock(out / LOCK, f"another process is training in {out}: wait for it, or stop it"):
+            for folder in (out, out / CHECKPOINTS):
+                remove_all_leftovers(folder)
+            yield
+    finally:
+        if made and not any(out.iterdir()):
+            out.rmdir()

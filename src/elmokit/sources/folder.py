@@ -7,9 +7,9 @@ from typing import Literal
 
 from elmokit.checkpoint import CONFIG, Checkpoint, is_checkpoint
 from elmokit.errors import UserError, listed_paths
+from elmokit.sources.unfinished import RUN, RUN_MODEL, describe_unfinished, is_run
 
 Kind = Literal["elmokit", "bilm", "many-langs"]  # ours; bilm-tf's and AllenNLP's; ELMoForManyLangs'
-RUN, CORPUS, RUN_MODEL = "run.json", "corpus", "model"  # of a pretraining run, as pretrain/ writes them
 
 
 def kind_of(folder: Path) -> Kind | None:
@@ -54,8 +54,8 @@ def read_folder(folder: Path) -> Checkpoint:
         return read_many_langs(folder)
     if (folder / CONFIG).exists():
         return Checkpoint.load(folder)  # says what is wrong with a config.json that is not quite ours
-    if (folder / RUN).is_file() and (folder / CORPUS).is_dir():  # a task's run has a run.json too, and no corpus
-        raise UserError(f"{folder} is a training run without a model yet: resume it until it is done")
+    if is_run(folder):
+        raise UserError(describe_unfinished(folder))
     raise UserError(
         f"{folder} holds no model: expected {CONFIG} with model.safetensors (elmokit), options.json with "
         f"weights.hdf5 (bilm-tf, AllenNLP), or encoder.pkl with token_embedder.pkl (ELMoForManyLangs)"

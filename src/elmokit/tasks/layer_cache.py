@@ -26,7 +26,7 @@ from elmokit.progress import silent
 from elmokit.tasks.progress import OnTaskProgress, TaskProgress
 
 FOLDER = "ELMOKIT_CACHE"  # the environment's name for where caches lie
-SEPARATOR = "\x1f"  # between tokens
+KEYS = b"layers 2\n"  # how sentences make a file's name; files of another way are not found
 Key = tuple[str, ...]
 
 
@@ -57,13 +57,13 @@ class LayerCache:
         folder = folder or default_folder()
         places: dict[Key, tuple[int, int]] = {}
         count = 0
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(KEYS)
         for sentence in sentences:
             key = tuple(sentence)
             if key not in places:
                 places[key] = (count, count + len(key))
                 count += len(key)
-                digest.update((SEPARATOR.join(key) + "\n").encode("utf-8", "surrogatepass"))
+                digest.update(_spelled(key))
         model = hashlib.sha256(f"{elmo.checkpoint.digest} {elmo.bilm.weights} {elmo.tokenizer.config}".encode())
         path = folder / f"{model.hexdigest()[:16]}-{digest.hexdigest()[:24]}.layers"
         shape = (count, elmo.layers, elmo.width)
@@ -85,6 +85,12 @@ class LayerCache:
         """[L, B, T, D] float32, zero where a sentence has ended."""
         slices = [slice(*self._places[tuple(sentence)]) for sentence in sentences]
         return _padded([self._layers[rows] for rows in slices], *self._layers.shape[1:])
+
+
+def _spelled(key: Key) -> bytes:
+    """By lengths, not separators: a token may hold any character, and no two sentences are spelled alike."""
+    tokens = [token.encode("utf-8", "surrogatepass") for token in key]
+    return b"%d:" % len(tokens) + b"".join(b"%d:%b" % (len(token), token) for token in tokens)
 
 
 def computed_layers(elmo: Elmo, sentences: Sequence[Sequence[str]]) -> Tensor:

@@ -24,9 +24,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from elmokit import __version__
-from elmokit.atomic import replacing_folder, write_file
+from elmokit.atomic import remove_all_leftovers, remove_leftovers, replacing_folder, write_file
 from elmokit.config import build, dump, parse_json, present_names
 from elmokit.errors import UserError
+from elmokit.lock import Lock
 from elmokit.model.seeding import seeded
 from elmokit.progress import silent
 from elmokit.tasks.average import WeightAverage
@@ -39,7 +40,7 @@ from elmokit.tasks.progress import Epoch, OnTaskProgress, TaskProgress
 from elmokit.tasks.results import draw_curve, results_table
 from elmokit.tasks.task import TrainConfig
 
-RUN, LAST, CURVE = "run.json", "last", "curve.png"
+RUN, LAST, CURVE, LOCK = "run.json", "last", "curve.png", ".lock"
 TENSORS, PROGRESS = "training.safetensors", "progress.json"
 
 
@@ -84,6 +85,11 @@ class TaskRun:
 
     def train(self, on_progress: OnTaskProgress = silent, stop: Callable[[], bool] = lambda: False) -> bool:
         """Until patience or the epochs are used up; False where `stop` said so before (the last epoch is kept)."""
+        with Lock(self.folder / LOCK, f"another process is training in {self.folder}: wait for it, or stop it"):
+            return self._train(on_progress, stop)
+
+    def _train(self, on_progress: OnTaskProgress, stop: Callable[[], bool]) -> bool:
+        remove_all_leftovers(self.folder)
         on_progress(TaskProgress(self._plan()))
         while not self.finished:
             begun = time.monotonic()
@@ -185,7 +191,7 @@ class TaskRun:
         )
         path = self.folder / RUN
         if not path.is_file():
-            if self.folder.exists() and any(self.folder.iterdir()):
+            if self.folder.exists() and any(not path.name.startswith(".") for path in self.folder.iterdir()):
                 raise UserError(f"{self.folder} exists already and is no run of a task: choose another name")
             self.folder.mkdir(parents=True, exist_ok=True)
             write_file(path, json.dumps({"elmokit": __version__, **dump(config)}, indent=1).encode())
@@ -204,6 +210,7 @@ class TaskRun:
 
     def _restore(self) -> None:
         last = self.folder / LAST
+        remove_leftovers(last)  # one that a killed process had moved aside is back
         if not last.is_dir():
             return
         tensors = present_names(load_file(last / TENSORS))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from elmokit.cli.shared.signals import interrupt, stoppable
+from elmokit.cli.shared.signals import Stopped, interrupt, stoppable
+from elmokit.errors import UserError
 from elmokit.progress import live_bar
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ Workers = Annotated[int, typer.Option(min=1, help="Processes that tokenize.")]
 CheckpointMinutes = Annotated[
     float | None, typer.Option(min=0, help="What kill -9 may lose, at most.", show_default="5")
 ]
+Export = Annotated[
+    bool,
+    typer.Option("--export", help="Write OUT/model from the last checkpoint of a stopped run; no training."),
+]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Resume the run in OUT; --tokens, --epochs or --hours replace its budget.")
 ]
@@ -62,7 +67,7 @@ class Watch(NamedTuple):
     """What a call of pretraining is given."""
 
     on_progress: Callable[[TrainingProgress], None]
-    stop: Callable[[], bool]
+    stop: Stopped
 
 
 @contextmanager
@@ -162,15 +167,18 @@ def describe_optimizer(config: OptimizerConfig) -> str:
     return rates
 
 
-def tell_outcome(trained: Trained, out: Path, command: str) -> None:
-    if not is_first():
-        return
+def tell_outcome(trained: Trained, out: Path, command: str, stopped: Stopped) -> None:
+    """A run that was stopped does not end well: `&& next` must not go on without a model."""
     if not trained.finished:
+        if not is_first():
+            raise typer.Exit(stopped.exit_code)
         typer.echo(
             f"stopped at step {trained.step:,}, {100 * trained.fraction:.1f} % done; to resume:\n"
             f"  {Path(sys.argv[0]).name} {command} --out {out} --resume",
             err=True,
         )
+        raise typer.Exit(stopped.exit_code)
+    if not is_first():
         return
     typer.echo(f"done: {out / 'model'}", err=True)
     if trained.perplexity is not None:
@@ -178,7 +186,21 @@ def tell_outcome(trained: Trained, out: Path, command: str) -> None:
         typer.echo(f"held-out perplexity: forward {p.forward:.2f}, backward {p.backward:.2f}, mean {p.mean:.2f}")
 
 
+def must_resume(asked: bool, texts: list[str] | None, out: Path) -> bool | None:
+    """With its text, --resume also begins again what was killed before training began."""
+    return True if asked and not (texts and out.exists()) else None
+
+
+def export_stopped(out: Path, texts: list[str] | None) -> None:
+    if texts:
+        raise UserError("--export takes what the run in OUT has come to: leave TEXT out")
+    from elmokit.pretrain.export import export_run
+
+    model = export_run(out)
+    typer.echo(f"exported: {model}; its README.md says how far it was trained", err=True)
+
+
 def duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
+    minutes, seconds = divmod(max(0, round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
