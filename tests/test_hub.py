@@ -164,11 +164,11 @@ def test_the_commands_take_an_id_from_the_environments_cache(tmp_path, model):
     [
         "embed text.txt -o out.h5 -m owner/name",
         "similar [one] [two] -m owner/name",
-        "perplexity owner/name text.txt",
-        "score owner/name text.txt",
+        "perplexity text.txt -m owner/name",
+        "score text.txt -m owner/name",
         "fill the___ -m owner/name",
-        "convert owner/name out",
-        "finetune owner/name text.txt --out run --tokens 64 --held-out 0 --set train.rows=2 --set train.steps=4",
+        "convert owner/name -o out",
+        "finetune text.txt -m owner/name -o run --tokens 64 --held-out 0 --set train.rows=2 --set train.steps=4",
     ],
 )
 def test_every_command_takes_an_id(elmo_command, cache, model, arguments):
