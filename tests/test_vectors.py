@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import struct
 import zipfile
 
 import h5py
@@ -113,3 +114,43 @@ def test_an_h5_of_vectors_that_are_elsewhere_is_refused(vectors, tmp_path):
             file["0"] = link
         with pytest.raises(UserError, match=message):
             open_vectors(path)[0]
+
+
+def test_a_damaged_heap_of_strings_is_refused_before_hdf5_reads_it_for_ever(vectors):
+    path = vectors(".h5")
+    with h5py.File(path) as file:
+        address = struct.unpack_from("<IQI", path.read_bytes(), file["text"].id.get_offset())[1]
+    content = bytearray(path.read_bytes())
+    assert content[address : address + 4] == b"GCOL"
+    content[address + 40 : address + 4000] = bytes(3960)
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="damaged"):
+        list(open_vectors(path))
+
+
+def test_a_string_that_claims_to_be_long_takes_no_memory(vectors):
+    path = vectors(".h5")
+    with h5py.File(path) as file:
+        offset = file["text"].id.get_offset()
+    content = bytearray(path.read_bytes())
+    content[offset : offset + 4] = struct.pack("<I", 2**31)
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="string 0 is damaged"):
+        open_vectors(path)[0]
+
+
+def test_files_whose_attributes_are_in_a_heap_are_read_and_checked(vectors):
+    """As 0.1.0 wrote them."""
+    path = vectors(".h5")
+    sentences = [(s.text, s.tokens) for s in open_vectors(path)]
+    with h5py.File(path, "a") as file:
+        for key, value in dict(file.attrs).items():
+            file.attrs[key] = value.decode()
+        assert h5py.check_string_dtype(file.attrs.get_id("shape").dtype).length is None
+    assert [(s.text, s.tokens) for s in open_vectors(path)] == sentences
+    content = bytearray(path.read_bytes())
+    address = content.rfind(b"GCOL")  # that of the attributes, which were written last
+    content[address + 40 : address + 4000] = bytes(3960)
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="its strings are damaged"):
+        open_vectors(path)

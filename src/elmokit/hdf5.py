@@ -8,10 +8,13 @@ size out of nothing: here an array is read only if the file itself holds all of 
 from __future__ import annotations
 
 import io
+import mmap
+import os
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import h5py
 
@@ -105,3 +108,76 @@ def dataset_at(file: Any, name: str) -> Any:
     if stored < item.nbytes:
         raise UserError(f"{path}: {name}: expected {item.nbytes:,} bytes for {item.shape}, found {stored:,}")
     return item
+
+
+REFERENCE, HEAP, ENTRY = struct.Struct("<IQI"), struct.Struct("<4sB3xQ"), struct.Struct("<HHIQ")
+SIGN = b"GCOL"  # a heap begins with it
+
+
+class Strings:
+    """A column of strings, each looked at before HDF5 reads it.
+
+    A string is a length, the address of a heap and a number in it. HDF5 makes room for any length that it says,
+    and reads a heap with an empty entry for ever.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset, self._path = dataset, Path(dataset.file.filename)
+        self._offset = dataset.id.get_offset()
+        self._address, self._sizes = -1, dict[int, int]()  # of the last heap
+        kind = h5py.check_string_dtype(dataset.dtype)
+        self._in_heap = kind is not None and kind.length is None
+        layout = (dataset.id.get_storage_size(), dataset.file.userblock_size)
+        if kind is None or (self._in_heap and layout != (REFERENCE.size * len(self), 0)):
+            raise UserError(f"{self._path}: {dataset.name}: expected a column of strings as h5py writes it")
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, i: int) -> str:
+        if self._in_heap:
+            self._check(i)
+        text: str = self._dataset.asstr()[i]
+        return text
+
+    def _check(self, i: int) -> None:
+        with self._path.open("rb") as file:
+            file.seek(self._offset + i * REFERENCE.size)
+            length, address, number = REFERENCE.unpack(file.read(REFERENCE.size))
+            if length and address != self._address:
+                self._address, self._sizes = address, heap_entries(file, address)
+        if length > self._sizes.get(number, 0):
+            raise UserError(f"{self._path}: {self._dataset.name}: string {i} is damaged")
+
+
+def heap_entries(file: IO[bytes], address: int) -> dict[int, int]:
+    """The sizes of the strings of a heap, by their number."""
+    end = os.fstat(file.fileno()).st_size
+    damaged = UserError(f"{file.name}: its strings are damaged: copy or make it again")
+    if not 0 < address <= end - HEAP.size:
+        raise damaged
+    file.seek(address)
+    sign, version, size = HEAP.unpack(file.read(HEAP.size))
+    if (sign, version) != (SIGN, 1) or not HEAP.size < size <= end - address:
+        raise damaged
+    content = file.read(size - HEAP.size)
+    sizes, at = {}, 0
+    while at + ENTRY.size <= len(content):
+        number, _, _, length = ENTRY.unpack_from(content, at)
+        # Number 0 is free space; its length counts the entry's head, too.
+        step = ENTRY.size + -(-length // 8) * 8 if number else length
+        if step < ENTRY.size or at + step > len(content):
+            raise damaged
+        sizes[number] = length if number else 0
+        at += step
+    return sizes
+
+
+def check_heaps(path: Path) -> None:
+    """All heaps of a file: for strings whose place HDF5 does not tell, as attributes of any length."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        at = content.find(SIGN)
+        while at >= 0:
+            if at % 8 == 0 and content[at + 4 : at + 8] == b"\1\0\0\0":
+                heap_entries(file, at)
+            at = content.find(SIGN, at + 1)

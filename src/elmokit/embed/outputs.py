@@ -30,7 +30,8 @@ ROWS_AT_ONCE = 256
 
 def write_h5(scratch: Scratch, path: Path, metadata: dict[str, str], on_progress: OnProgress) -> None:
     with new_hdf5(path) as (file, check):
-        file.attrs.update(metadata)
+        for key, value in metadata.items():
+            file.attrs[key] = np.bytes_(value.encode())  # of fixed length: nothing to follow when it is read
         text = h5py.string_dtype()
         columns = {
             "line": file.create_dataset("line", (scratch.sentences,), dtype=np.int64, track_times=False),

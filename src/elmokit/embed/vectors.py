@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from elmokit.config import shown
 from elmokit.errors import UserError
 from elmokit.hdf5 import BROKEN as BROKEN_HDF5
-from elmokit.hdf5 import dataset_at
+from elmokit.hdf5 import Strings, check_heaps, dataset_at
 
 METADATA = ("shape", "layers", "pooling", "model", "elmokit")
 # What the libraries have been seen to raise for damaged files.
@@ -100,8 +100,13 @@ class _H5File(VectorFile):
         self._file = h5py.File(path, "r")
         attributes = self._file.attrs
         said = [key for key in METADATA if key in attributes and attributes.get_id(key).shape == ()]
+        kinds = [h5py.check_string_dtype(attributes.get_id(key).dtype) for key in said]
+        said = [key for key, kind in zip(said, kinds) if kind is not None]
+        if any(kind is not None and kind.length is None for kind in kinds):  # files of before have them so
+            check_heaps(path)
         super().__init__(path, {key: _as_text(attributes[key]) for key in said})
-        self._lines, self._texts, self._tokens = (self._dataset(name, 1) for name in ("line", "text", "tokens"))
+        self._lines = self._dataset("line", 1)
+        self._texts, self._tokens = (Strings(self._dataset(name, 1)) for name in ("text", "tokens"))
         if not len(self._lines) == len(self._texts) == len(self._tokens):
             raise UserError(f"{path}: not as many lines as texts and sentences of tokens: make it again")
 
@@ -115,7 +120,7 @@ class _H5File(VectorFile):
         return len(self._lines)
 
     def _read(self, i: int) -> Embedded:
-        text, tokens = (column.asstr()[i] for column in (self._texts, self._tokens))
+        text, tokens = self._texts[i], self._tokens[i]
         vectors = self._dataset(str(i), len(self.shape) + (not self.pooled))[...]
         return Embedded(int(self._lines[i]), text, json.loads(tokens), vectors)
 
@@ -213,6 +218,8 @@ def _as_metadata(table: Any) -> dict[str, str]:
 
 
 def _as_text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode()
     if not isinstance(value, str):
         raise ValueError(f"{type(value).__name__} where text is expected")
     return value
