@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from elmokit import Elmo
 from elmokit.embed import job as job_module
 from elmokit.embed.job import EmbedJob, embed_file
 from elmokit.embed.outputs import WRITERS
@@ -350,6 +351,24 @@ def test_killed_after_the_output_is_in_place_the_same_command_ends_well(tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.npz", "text.txt"]
     with pytest.raises(UserError, match="exists already"):
         run(text, output)
+
+
+def test_killed_while_its_scratch_is_deleted_the_next_command_tidies_up_and_refuses(tmp_path, text):
+    output = tmp_path / "out.npz"
+    run(text, output)
+    left = tmp_path / ".out.npz.partial.abcd1234.tmp" / "out.npz.partial"  # as atomic.remove_folder moves it
+    left.mkdir(parents=True)
+    (left / "vectors.bin").write_bytes(b"1234")
+    with pytest.raises(UserError, match="exists already"):
+        run(text, output)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.npz", "text.txt"]
+
+
+def test_a_job_hands_the_model_to_nobody(tmp_path, text, model_folder):
+    """Weights that nobody can have edited are not hashed with every batch."""
+    elmo = Elmo.from_pretrained(model_folder)
+    EmbedJob(elmo, text, tmp_path / "out.npz").run()
+    assert elmo._bilm.private
 
 
 def test_lines_that_are_not_utf8(tmp_path):

@@ -144,6 +144,16 @@ class Elmo(Reader):
         self._bilm.private = False
         return self._checkpoint
 
+    @property
+    def digest(self) -> str:
+        """Of the function from tokens to vectors: the same for equal models, wherever they are."""
+        return self._checkpoint.digest
+
+    @property
+    def weights(self) -> str:
+        """How they are kept in memory: float32, float16 or int8."""
+        return self._bilm.weights
+
     def save(self, folder: str | Path, *, weights: StoredWeights = "float32", overwrite: bool = False) -> None:
         self._checkpoint.save(folder, weights=weights, overwrite=overwrite)
 

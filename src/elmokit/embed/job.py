@@ -89,8 +89,6 @@ class EmbedJob:
                 self.scratch_folder, self._settings(lines), self._shape, self.dtype, pooled, restart
             ) as scratch,
         ):
-            remove_leftovers(self.output)
-            remove_leftovers(self.scratch_folder)
             resumed_at = scratch.sentences
             written = not overwrite and is_written(self.scratch_folder, self.output)
             tokens = self._embed(lines, scratch, on_progress)
@@ -173,6 +171,8 @@ class EmbedJob:
     def check(self, overwrite: bool = False) -> None:
         """Refuse before the work what could not be finished after it."""
         check_output(self.output)
+        remove_leftovers(self.output)
+        remove_leftovers(self.scratch_folder)
         self.elmo.check(self.layers, self.pooling, self.dtype)
         if self.output.exists() and not overwrite and not is_written(self.scratch_folder, self.output):
             raise UserError(f"{self.output} exists already: choose another name, or --overwrite it")
@@ -183,7 +183,7 @@ class EmbedJob:
         """All that the vectors depend on, apart from the text."""
         elmo = self.elmo
         settings: dict[str, object] = {
-            "model": elmo.checkpoint.digest,
+            "model": elmo.digest,
             "tokenizer": dump(elmo.tokenizer.config),
             "layers": self._layers_name(),
             "pooling": self.pooling,
@@ -192,7 +192,7 @@ class EmbedJob:
             "on_bad_line": self.on_bad_line,
             "state": elmo.state_name,
             "batch_tokens": elmo.batch_tokens,
-            **({} if elmo.bilm.weights == "float32" else {"weights": elmo.bilm.weights}),
+            **({} if elmo.weights == "float32" else {"weights": elmo.weights}),
         }
         if isinstance(elmo.state, WarmState):
             settings["warm"] = hashlib.sha256(elmo.state.state.hidden.cpu().numpy().tobytes()).hexdigest()
@@ -217,7 +217,7 @@ class EmbedJob:
     def _metadata(self) -> dict[str, str]:
         return {
             "elmokit": __version__,
-            "model": self.elmo.checkpoint.digest,
+            "model": self.elmo.digest,
             "layers": self._layers_name(),
             "pooling": self.pooling or "none",
             "shape": "x".join(str(n) for n in self._shape),

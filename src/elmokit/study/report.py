@@ -102,7 +102,7 @@ def page_facts(material: Material) -> dict[str, object]:
     parameters = sum(parameter.numel() for parameter in elmo.bilm.parameters())
     return {
         "model": plan.model,
-        "digest": elmo.checkpoint.digest,
+        "digest": elmo.digest,
         "layers": f"{elmo.layers}, {elmo.width} wide",
         "parameters": f"{parameters:,}, the softmax not counted",
         "data": plan.folder,

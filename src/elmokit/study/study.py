@@ -65,7 +65,7 @@ class Study:
             self._choose(tasks),
             self.experiment.variants(self.shares),
             model=str(model),
-            digest=Elmo.from_pretrained(model).checkpoint.digest,
+            digest=Elmo.from_pretrained(model).digest,
             seeds=self.experiment.seeds if seeds is None else seeds,
             recipe=recipe,
             settings=settings,

@@ -67,7 +67,7 @@ def _results(material: Material, runs: Path, name: str) -> tuple[list[Measured],
     own = {variant.name for variant in variants} - {BASELINE.name, ELMO.name}
     kept, notes = [], []
     for task in _all_tasks(material.data):
-        results = read_results(runs, [task], variants, material.elmo.checkpoint.digest)
+        results = read_results(runs, [task], variants, material.elmo.digest)
         if not results or (own and not any(result.variant in own for result in results)):
             continue
         try:

@@ -64,7 +64,7 @@ class LayerCache:
                 places[key] = (count, count + len(key))
                 count += len(key)
                 digest.update(_spelled(key))
-        model = hashlib.sha256(f"{elmo.checkpoint.digest} {elmo.bilm.weights} {elmo.tokenizer.config}".encode())
+        model = hashlib.sha256(f"{elmo.digest} {elmo.weights} {elmo.tokenizer.config}".encode())
         path = folder / f"{model.hexdigest()[:16]}-{digest.hexdigest()[:24]}.layers"
         shape = (count, elmo.layers, elmo.width)
         if not (path.is_file() and path.stat().st_size == 2 * int(np.prod(shape))):

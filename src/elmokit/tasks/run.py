@@ -186,7 +186,7 @@ class TaskRun:
             self.config,
             dump(settings),
             dump(self.model.network.inputs.config),
-            None if elmo is None else elmo.checkpoint.digest,
+            None if elmo is None else elmo.digest,
             self._files,
         )
         path = self.folder / RUN

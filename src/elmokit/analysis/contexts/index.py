@@ -91,7 +91,7 @@ class ContextIndex:
         elmo = open_model(model, tokenizer)
         chosen = check_layers(elmo, which_layers)
         facts = IndexFacts(
-            model=elmo.checkpoint.digest,
+            model=elmo.digest,
             tokenizer=elmo.tokenizer.config,
             which_layers=chosen,
             width=elmo.width,
@@ -133,7 +133,7 @@ class ContextIndex:
 
     def check(self, elmo: Elmo) -> None:
         """Refuse a model whose vectors are not those of the index."""
-        facts, digest, tokenizer = self.facts, elmo.checkpoint.digest, elmo.tokenizer.config
+        facts, digest, tokenizer = self.facts, elmo.digest, elmo.tokenizer.config
         if facts.model != digest:
             raise UserError(
                 f"{self.folder} was built with another model (its digest is {facts.model[:12]}, this one's is "

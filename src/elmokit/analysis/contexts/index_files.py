@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from elmokit import __version__
 from elmokit.analysis.contexts.corpus import Context
-from elmokit.atomic import replacing_folder
+from elmokit.atomic import remove_leftovers, replacing_folder
 from elmokit.checkpoint import config_digest
 from elmokit.config import build, dump, read_json, shown
 from elmokit.errors import UserError, listed_paths
@@ -219,6 +219,7 @@ def _write_facts(folder: Path, facts: IndexFacts) -> None:
 
 
 def _check_target(folder: Path, overwrite: bool) -> None:
+    remove_leftovers(folder)
     if not folder.exists():
         return
     if not overwrite:
