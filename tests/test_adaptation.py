@@ -222,7 +222,7 @@ def test_what_is_wrong_is_said(elmo_command, model_folder, arguments, message):
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("command", ["pretrain text.txt", "finetune model text.txt"])
+@pytest.mark.parametrize("command", ["pretrain text.txt", "finetune text.txt"])
 @pytest.mark.parametrize("option", ["--evaluations", "--held-out-sentences"])
 @pytest.mark.parametrize("value", ["0", "-1", "few"])
 def test_numbers_that_measure_nothing_are_refused(elmo_command, command, option, value):

@@ -12,6 +12,7 @@ from elmokit.errors import UserError
 from elmokit.pretrain.corpus import Corpus
 from elmokit.pretrain.metrics import read_metrics
 from elmokit.pretrain.perplexity import perplexity
+from elmokit.pretrain.recipe import load_recipe
 from helpers.plans import OPTIONS, TUNING, assert_same, budget, write_text
 from helpers.training import made_up_text, stop_after
 
@@ -26,6 +27,14 @@ def text(tmp_path, monkeypatch) -> str:
 def base(text) -> Elmo:
     Path("domain.txt").write_text(made_up_text(120, seed=9).replace("the", "qoph"))
     return pretrain(text, out="base", tokens=1500, **OPTIONS).model
+
+
+def test_the_plan_of_finetuning_is_of_the_model_and_not_of_the_recipe(base):
+    events = []
+    finetune(base, ["domain.txt"], out="tuned", **TUNING, epochs=1, on_progress=events.append)
+    (plan,) = [event.plan for event in events if event.plan is not None]
+    assert plan.lstm == base.bilm.config.lstm
+    assert plan.lstm != load_recipe("finetune").model.lstm
 
 
 def test_finetuning_compares_before_and_after(base):
