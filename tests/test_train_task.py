@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -229,3 +230,34 @@ def test_leftovers_of_a_killed_task_run_are_removed_and_two_at_once_are_refused(
     assert train("run", on_progress=train_too).results["best"]["scores"] == done.results["best"]["scores"]
     assert len(refused) == 1
     assert not list(folder.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value", "message"),
+    [
+        ("settings", "cells", [1_000_000], "expected shape"),
+        ("settings", "cells", [8] * 5, "found none"),
+        ("settings", "filters", 10**9, "filters: expected 1,048,576 at most, found 1000000000"),
+        ("inputs", "word_width", 10**9, "expected shape"),
+    ],
+)
+def test_a_small_hostile_task_folder_takes_no_memory(train, tmp_path, section, name, value, message):
+    train("run", settings=(*QUICK, "train.epochs=1"), elmo=None)
+    path = tmp_path / "run" / "best" / "task.json"
+    table = json.loads(path.read_text())
+    table[section][name] = value
+    path.write_text(json.dumps(table))
+    with pytest.raises(UserError, match=message):
+        TaskModel.load(tmp_path / "run")
+
+
+def test_a_pipe_in_a_task_folder_is_refused(train, tmp_path):
+    train("run", settings=(*QUICK, "train.epochs=1"), elmo=None)
+    for name in ("words.txt", "model.safetensors", "task.json"):
+        path = tmp_path / "run" / "best" / name
+        path.rename(tmp_path / name)
+        os.mkfifo(path)
+        with pytest.raises(UserError, match=r"regular file, found a pipe|holds no trained task"):
+            TaskModel.load(tmp_path / "run")
+        path.unlink()
+        (tmp_path / name).rename(path)

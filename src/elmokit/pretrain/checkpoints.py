@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from elmokit.atomic import replacing_folder
-from elmokit.config import parse_json, present_names
+from elmokit.config import present_names, read_json
 from elmokit.errors import UserError, clipped
 
 CHECKPOINTS, TENSORS, PROGRESS = "checkpoints", "training.safetensors", "progress.json"
@@ -70,7 +70,7 @@ class Checkpoints:
         for folder in reversed(self.folders()):
             try:
                 tensors = present_names(load_file(folder / TENSORS))
-                progress = parse_json((folder / PROGRESS).read_bytes(), folder / PROGRESS)
+                progress = read_json(folder / PROGRESS)
                 load(tensors)
             except (OSError, UserError, KeyError, RuntimeError, SafetensorError) as error:
                 problems.append(f"{folder.name}: {clipped(error, 200)}")

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmokit.config import build, parse_json, present_names
+from elmokit.config import build, present_names, read_json
 from elmokit.errors import UserError
 from elmokit.text.tokens import TokenizerConfig
 
@@ -51,7 +51,7 @@ class Corpus:
         if not (folder / META).is_file():
             hint = f": did you mean {folder / TRAIN}?" if (folder / TRAIN / META).is_file() else ""
             raise UserError(f"{folder} is not a prepared corpus: no {META}{hint}")
-        meta = present_names(parse_json((folder / META).read_bytes(), folder / META))
+        meta = present_names(read_json(folder / META))
         if meta.get("format") != FORMAT:
             raise UserError(
                 f"{folder}: expected a prepared corpus of format {FORMAT}, found {meta.get('format')!r}: "

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from elmokit import __version__
 from elmokit.atomic import write_file
-from elmokit.config import build, dump, parse_json
+from elmokit.config import build, dump, read_json
 from elmokit.errors import UserError
 from elmokit.pretrain.recipe import Recipe, present_values
 
@@ -63,7 +63,7 @@ def read_run_config(folder: Path) -> RunConfig:
     path = folder / RUN
     if not path.is_file():
         raise UserError(f"{folder} holds no training run: it has no {RUN}")
-    table = {name: value for name, value in parse_json(path.read_bytes(), path).items() if name != "elmokit"}
+    table = {name: value for name, value in read_json(path).items() if name != "elmokit"}
     if isinstance(table.get("recipe"), dict):
         table["recipe"] = present_values(table["recipe"])
     return build(RunConfig, table)

@@ -13,7 +13,7 @@ from typing import Any
 
 from elmokit import __version__
 from elmokit.atomic import write_file
-from elmokit.config import parse_json
+from elmokit.config import read_json
 from elmokit.errors import UserError
 from elmokit.study.data import StudyData
 from elmokit.study.variants import Variant
@@ -67,7 +67,7 @@ def claim(claims: Mapping[Path, Mapping[str, Any]]) -> None:
 
 def check_facts(path: Path, facts: Mapping[str, Any]) -> None:
     """A folder holds the runs of one model, one recipe, one set of data: others would stand in the same table."""
-    table = parse_json(path.read_bytes(), path)
+    table = read_json(path)
     for name, value in facts.items():
         if table.get(name) != value:
             found = f"another {name} ({table.get(name)}, not {value})"
@@ -86,7 +86,7 @@ def read_study(out: Path) -> dict[str, Any]:
     path = out / STUDY
     if not path.is_file():
         raise UserError(f"{out} holds no study: it has no {STUDY}")
-    return parse_json(path.read_bytes(), path)
+    return read_json(path)
 
 
 def read_results(out: Path, tasks: Sequence[str], variants: Sequence[Variant], digest: str) -> list[Measured]:
@@ -105,7 +105,7 @@ def read_results(out: Path, tasks: Sequence[str], variants: Sequence[Variant], d
 
 def read_result(trial: Trial) -> Measured:
     path = trial.folder / RESULTS
-    table = parse_json(path.read_bytes(), path)
+    table = read_json(path)
     return Measured(
         task=trial.task,
         variant=trial.variant.name,

@@ -20,7 +20,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from elmokit.atomic import write_file
-from elmokit.config import parse_json
+from elmokit.config import read_json
 from elmokit.errors import UserError
 from elmokit.study.data import StudyData, TaskData, missing
 from elmokit.study.runs import DATA, STUDY, Measured, Trial, claim, read_result
@@ -154,7 +154,7 @@ class Sweep:
     def _examples(self, task: str) -> int:
         """How many the training file holds; kept with the file's name, for a large one takes its time."""
         path = self.out / task / DATA
-        table = parse_json(path.read_bytes(), path)
+        table = read_json(path)
         if "examples" not in table:
             table["examples"] = len(task_class(task).read(Path(self.data.task(task).train)))
             write_file(path, json.dumps(table, indent=1).encode())

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +24,13 @@ from safetensors.torch import load, save
 from elmokit import __version__
 from elmokit.atomic import replacing_folder, write_file
 from elmokit.checkpoint import check_tensors
-from elmokit.config import build, dump, parse_json
+from elmokit.config import build, dump, read_json, shown
 from elmokit.embed.embedder import Elmo
 from elmokit.errors import UserError
+from elmokit.model.lstm import MOST_LAYERS, WIDEST
 from elmokit.model.seeding import seeded
+from elmokit.model.shapes import shapes_only
+from elmokit.regular import read_regular
 from elmokit.tasks import TASKS, task_of_folder
 from elmokit.tasks.batches import batches
 from elmokit.tasks.inputs import InputConfig, Padded, TokenInputs, WordTable, present_tensor_names
@@ -35,6 +39,7 @@ from elmokit.tasks.prepare import read_examples
 from elmokit.tasks.task import Batch, Network, Task
 from elmokit.text.columns import Column, Format, asked_columns
 from elmokit.text.tokens import make_tokenizer
+from elmokit.text.vocabulary import MOST_BYTES
 
 TASK, WEIGHTS, WORDS, ELMO = "task.json", "model.safetensors", "words.txt", "elmo"
 BEST, RESULTS = "best", "results.json"  # in the folder of a run
@@ -212,7 +217,7 @@ class TaskModel:
                 f"{folder} holds no trained task: it has no {TASK}. Expected the folder that "
                 f"`elmo task train TASK --out FOLDER` has made"
             )
-        table = parse_json(path.read_bytes(), path)
+        table = read_json(path)
         if (table.get("format"), table.get("version")) != (FORMAT, VERSION):
             raise UserError(f"{path}: expected {FORMAT} of version {VERSION}, found {table.get('format')!r}")
         try:
@@ -222,26 +227,44 @@ class TaskModel:
         try:
             own = kind(build(kind.settings_class, table["settings"], "settings"), table["labels"])
             config = InputConfig.read(table["inputs"])
-            words = (folder / WORDS).read_bytes().decode("utf-8").split("\n")[:-1]
-            content, width = load((folder / WEIGHTS).read_bytes()), int(table["word_width"])
+            words = read_regular(folder / WORDS, MOST_BYTES).decode("utf-8").split("\n")[:-1]
+            content, width = load(read_regular(folder / WEIGHTS, sys.maxsize)), int(table["word_width"])
         except (KeyError, OSError, UnicodeDecodeError, SafetensorError) as error:
             raise UserError(f"{folder}: cannot be read, it is incomplete or damaged: {error}") from None
         if elmo is None and (folder / ELMO).is_dir():
             elmo = Elmo.from_pretrained(folder / ELMO)
-        vectors = torch.zeros(len(words), width) if table["vectors"] else None
-        model = cls.fresh(own, WordTable(words, vectors), elmo, config)
-        model._load_tensors(content, folder / WEIGHTS)
+
+        def fresh() -> TaskModel:
+            vectors = torch.zeros(len(words), width) if table["vectors"] else None
+            return cls.fresh(own, WordTable(words, vectors), elmo, config)
+
+        _check_sizes(dump(own.settings), path)
+        if kind.name in TASKS:  # does the file hold what its settings say? Asked before there is memory for it
+            with shapes_only():
+                fresh()._checked(content, folder / WEIGHTS)
+        model = fresh()
+        model.network.load_state_dict(model._checked(content, folder / WEIGHTS))
+        model.network.eval()
         if (run / RESULTS).is_file():
-            model.results = parse_json((run / RESULTS).read_bytes(), run / RESULTS)
+            model.results = read_json(run / RESULTS)
         return model
 
-    def _load_tensors(self, content: dict[str, torch.Tensor], path: Path) -> None:
+    def _checked(self, content: dict[str, torch.Tensor], path: Path) -> dict[str, torch.Tensor]:
+        """The tensors of a file by the names of today, all of them and of the right shapes."""
         content = present_tensor_names(content, self.network.inputs.places)
         own = self.network.state_dict()
         content |= {name: tensor for name, tensor in own.items() if name.startswith(BILM)}  # read from ELMO
         check_tensors(own, content, path)
-        self.network.load_state_dict(content)
-        self.network.eval()
+        return content
+
+
+def _check_sizes(settings: Any, path: Path) -> None:
+    """More layers than anyone trains would take for ever to make, even without values."""
+    for name, value in settings.items():
+        for size in value if isinstance(value, (list, tuple)) else [value]:
+            most = MOST_LAYERS if name == "layers" else WIDEST
+            if isinstance(size, int) and size > most:
+                raise UserError(f"{path}: {name}: expected {most:,} at most, found {shown(size)}")
 
 
 def _reference(kind: type[Task[Any]]) -> dict[str, str]:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from elmokit import __version__
 from elmokit.atomic import remove_all_leftovers, remove_leftovers, replacing_folder, write_file
-from elmokit.config import build, dump, parse_json, present_names
+from elmokit.config import build, dump, present_names, read_json
 from elmokit.errors import UserError
 from elmokit.lock import Lock
 from elmokit.model.seeding import seeded
@@ -196,7 +196,7 @@ class TaskRun:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_file(path, json.dumps({"elmokit": __version__, **dump(config)}, indent=1).encode())
             return
-        table = parse_json(path.read_bytes(), path)
+        table = read_json(path)
         table.pop("elmokit", None)
         # What was written before has its names of today, and the default of what was not there yet.
         table["train"] = dump(build(TrainConfig, table["train"], "train"))
@@ -215,7 +215,7 @@ class TaskRun:
             return
         tensors = present_names(load_file(last / TENSORS))
         tensors = present_tensor_names(tensors, self.model.network.inputs.places)
-        progress = parse_json((last / PROGRESS).read_bytes(), last / PROGRESS)
+        progress = read_json(last / PROGRESS)
         self.model.network.load_state_dict(
             {name[8:]: tensor for name, tensor in tensors.items() if name.startswith("network.")}
         )
