@@ -1,4 +1,4 @@
-"""What a user did wrong, and lists in messages, which are never longer than a reader wants."""
+"""What a user did wrong, and numbers and lists in messages, never longer than a reader wants."""
 
 from __future__ import annotations
 
@@ -29,3 +29,8 @@ def clipped(item: object, most: int = 60) -> str:
     """A name or a piece of data for a message: one line, not longer than what shows which it is."""
     text = " ".join(str(item)[: 4 * most].split())
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def counted(number: int, noun: str) -> str:
+    """1 sentence, 2 sentences."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -22,7 +22,7 @@ from elmokit.cli.shared.options import (
     use_threads,
 )
 from elmokit.cli.shared.signals import interrupt, stoppable
-from elmokit.errors import UserError
+from elmokit.errors import UserError, counted
 from elmokit.progress import live_bar
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _run(job: EmbedJob, overwrite: bool, restart: bool) -> Summary:
         task = bar.add_task("reading", total=None, done="")
 
         def show(progress: JobProgress) -> None:
-            done = f"{progress.sentences:,} sentences, {progress.tokens:,} tokens"
+            done = f"{counted(progress.sentences, 'sentence')}, {counted(progress.tokens, 'token')}"
             total = None if progress.fraction is None else 1.0
             if bar.tasks[0].description != progress.stage:
                 bar.reset(task, description=progress.stage, total=total)  # a stage has a pace of its own
@@ -163,7 +163,8 @@ def _run(job: EmbedJob, overwrite: bool, restart: bool) -> Summary:
 
 def _tell(job: EmbedJob, summary: Summary) -> None:
     resumed = f" ({summary.resumed_at:,} of them by an earlier run)" if summary.resumed_at else ""
-    typer.echo(f"{job.output}: {summary.sentences:,} sentences{resumed}, {summary.tokens:,} tokens", err=True)
+    sentences, tokens = counted(summary.sentences, "sentence"), counted(summary.tokens, "token")
+    typer.echo(f"{job.output}: {sentences}{resumed}, {tokens}", err=True)
     if summary.skipped_lines:
         shown = ", ".join(str(number) for number in summary.skipped_lines[:10])
         more = " ..." if len(summary.skipped_lines) > 10 else ""

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
-from elmokit.errors import UserError, clipped, listed
+from elmokit.errors import UserError, clipped, counted, listed
 from elmokit.text.columns import Cells, Columns, Format, Key, Layout, cell, lay_out
 from elmokit.text.records import ESCAPED, QUOTED, BadLine, Line, Record, parse
 
@@ -201,10 +201,6 @@ def check_labels(path: Path, labels: Sequence[str]) -> None:
             f"{path}: {len(different):,} different labels in {len(labels):,} examples ({listed(different, 3)}): "
             f"are the columns of the texts and the labels swapped?"
         )
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def one_line(text: str) -> str:
