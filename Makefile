@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test quick soak results lint types format clean
+.PHONY: help demo test quick soak sanitize results lint types format clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -27,6 +27,9 @@ MINUTES ?= 20
 SEED ?= 0
 soak: .venv/installed  ## jobs killed at random, damaged and hostile files, for MINUTES (20), by SEED (0): a table of cases and failures
 	$(BIN)/python tools/soak --minutes $(MINUTES) --seed $(SEED)
+
+sanitize: .venv/installed  ## the tests of the kernels under AddressSanitizer and UndefinedBehaviorSanitizer
+	$(BIN)/python tools/sanitize.py
 
 DATA ?= ../shared/data
 MODEL ?= en-small
