@@ -10,13 +10,13 @@ import zipfile
 import h5py
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from elmokit.embed.job import EmbedJob
 from elmokit.embed.vectors import open_vectors
 from elmokit.errors import UserError
+from helpers.jobs import SUFFIXES, run
 from helpers.models import SENTENCES, make_elmo
-
-SUFFIXES = [".h5", ".npz", ".safetensors", ".parquet"]
 
 
 @pytest.fixture
@@ -154,3 +154,37 @@ def test_files_whose_attributes_are_in_a_heap_are_read_and_checked(vectors):
     path.write_bytes(content)
     with pytest.raises(UserError, match="its strings are damaged"):
         open_vectors(path)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("damage", ["cut", "junk", "empty"])
+def test_a_damaged_vector_file_is_said_to_be_one(tmp_path, suffix, damage):
+    path = tmp_path / f"out{suffix}"
+    (tmp_path / "t.txt").write_text("one\ntwo\n")
+    run(tmp_path / "t.txt", path)
+    whole = path.read_bytes()
+    path.write_bytes({"cut": whole[: len(whole) // 2], "junk": b"junk" * 400, "empty": b""}[damage])
+    with pytest.raises(UserError, match="not a whole file as elmo embed writes them"):
+        open_vectors(path)
+
+
+def test_a_file_of_another_program_is_said_to_be_one(tmp_path):
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["line"] = np.zeros(3)
+    np.savez(tmp_path / "other.npz", vectors=np.zeros((2, 4)), offsets=np.zeros(2), sentences=np.zeros(1))
+    save_file({name: np.zeros(2) for name in ("vectors", "offsets", "sentences")}, tmp_path / "other.safetensors")
+    for suffix, message in (
+        (".h5", "not written by"),
+        (".npz", "not a whole"),
+        (".safetensors", "not written by"),
+    ):
+        with pytest.raises(UserError, match=message):
+            open_vectors(tmp_path / f"other{suffix}")
+
+
+def test_a_vector_file_that_is_none(tmp_path):
+    with pytest.raises(ValueError, match="no file"):
+        open_vectors(tmp_path / "none.h5")
+    (tmp_path / "out.txt").write_text("x")
+    with pytest.raises(ValueError, match=r"expected .h5"):
+        open_vectors(tmp_path / "out.txt")

@@ -36,9 +36,8 @@ OLD_SPELLINGS = {"tokeniser": "tokenizer", "normalise": "normalize", "optimiser"
 def suggest(name: str, known: Iterable[str]) -> str:
     """The tail of an error about an unknown name: the nearest known ones, or all of them."""
     names = sorted(known)
-    if len(name) > LONGEST_SHOWN:  # no misspelling, and to compare it could take for ever
-        return "known: " + (listed(names, 30) or "none")
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    is_long = len(name) > LONGEST_SHOWN  # no misspelling, and to compare it could take for ever
+    near = [] if is_long else difflib.get_close_matches(name, names, n=3, cutoff=0.6)
     if near:
         return "did you mean " + " or ".join(repr(clipped(n)) for n in near) + "?"
     return "known: " + (listed(names, 30) or "none")
@@ -46,8 +45,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 def shown(value: Any) -> str:
     """A value in an error message, cut short if it is long."""
-    text = repr(value)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}... ({len(text):,} characters)"
+    return clipped(repr(value), LONGEST_SHOWN)
 
 
 def present_name(name: str) -> str:
@@ -193,7 +191,7 @@ def _join(where: str, key: str) -> str:
 
 
 def _quoted(name: str) -> str:
-    return f"'{name}'" if len(name) <= LONGEST_SHOWN else f"'{name[:LONGEST_SHOWN]}...'"
+    return f"'{clipped(name, LONGEST_SHOWN)}'"
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
