@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from elmokit.model.kernels.cache import remembered, weights_of
 from elmokit.model.kernels.packing import padded, panels, up_to
-from elmokit.model.kernels.structs import PANEL, Layer
+from elmokit.model.kernels.structs import PANEL, Layer, Packed
 from elmokit.model.lstm import ProjectedLSTM
 
 WeightFormat = Literal["float32", "float16", "int8"]  # of weights in memory; arithmetic is that of float32
@@ -52,18 +52,19 @@ class PackedLayer:
         self.held: list[Tensor] = []
         for name, weight in (("input", self.input_weight), ("hidden", hidden), ("projection", projection)):
             values, scale = in_format(weight, weights)
-            self._hold(name, blocks(values, block) if name == "projection" else panels(values))
-            self._hold(f"{name}_scale", scale)
+            values = blocks(values, block) if name == "projection" else panels(values)
+            self.held += [values] if scale is None else [values, scale]
+            packed = Packed(values=values.data_ptr(), scale=None if scale is None else scale.data_ptr())
+            setattr(self.struct, name, packed)
         if gradients:
             by_unit = padded(projection.T, up_to(self.cells, PANEL), width)[:, : config.width]
             self._hold("projection_transposed", panels(by_unit))  # [H' / 32, P, 32]
             by_width = padded(hidden.T, width, GATES * self.cells)
             self._hold("hidden_transposed", blocks(by_width, transposed_block))
 
-    def _hold(self, name: str, tensor: Tensor | None) -> None:
-        if tensor is not None:
-            self.held.append(tensor)
-            setattr(self.struct, name, tensor.data_ptr())
+    def _hold(self, name: str, tensor: Tensor) -> None:
+        self.held.append(tensor)
+        setattr(self.struct, name, tensor.data_ptr())
 
 
 def interleaved(weight: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from elmokit.model.kernels.cache import remembered, weights_of
 from elmokit.model.kernels.dispatch import Path, path_for
 from elmokit.model.kernels.library import call
 from elmokit.model.kernels.packing import padded, panels, up_to
-from elmokit.model.kernels.structs import PANEL, Linear
+from elmokit.model.kernels.structs import PANEL, Linear, Packed
 from elmokit.model.rows import whole_rows
 
 
@@ -27,7 +27,10 @@ class PackedLinear:
         bias = linear.bias.detach() if linear.bias is not None else linear.weight.new_zeros(linear.out_features)
         self.bias = F.pad(bias, (0, outputs - len(bias)))
         self.struct = Linear(
-            weight=self.weight.data_ptr(), bias=self.bias.data_ptr(), inputs=inputs, outputs=outputs
+            weight=Packed(values=self.weight.data_ptr()),
+            bias=self.bias.data_ptr(),
+            inputs=inputs,
+            outputs=outputs,
         )
 
 

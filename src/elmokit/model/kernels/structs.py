@@ -12,14 +12,15 @@ PANEL = 32  # as in native/kernels.h
 S = TypeVar("S", bound=ctypes.Structure)
 
 
+class Packed(ctypes.Structure):
+    _fields_ = (("values", c_void_p), ("scale", c_void_p), ("offset", c_void_p))
+
+
 class Layer(ctypes.Structure):
     _fields_ = (
-        ("input", c_void_p),
-        ("hidden", c_void_p),
-        ("projection", c_void_p),
-        ("input_scale", c_void_p),
-        ("hidden_scale", c_void_p),
-        ("projection_scale", c_void_p),
+        ("input", Packed),
+        ("hidden", Packed),
+        ("projection", Packed),
         ("bias", c_void_p),
         ("projection_transposed", c_void_p),
         ("hidden_transposed", c_void_p),
@@ -45,6 +46,7 @@ class Pass(ctypes.Structure):
         ("x", c_void_p),
         ("x_row", c_int64),
         ("x_token", c_int64),
+        ("places", c_void_p),
         ("out", c_void_p),
         ("out_row", c_int64),
         ("out_token", c_int64),
@@ -88,7 +90,13 @@ class Words(ctypes.Structure):
 
 
 class Linear(ctypes.Structure):
-    _fields_ = (("weight", c_void_p), ("bias", c_void_p), ("inputs", c_int64), ("outputs", c_int64))
+    _fields_ = (
+        ("weight", Packed),
+        ("bias", c_void_p),
+        ("inputs", c_int64),
+        ("outputs", c_int64),
+        ("format", c_int32),
+    )
 
 
 class Span(ctypes.Structure):
@@ -181,7 +189,7 @@ class Softmax(ctypes.Structure):
 
 
 STRUCTS: tuple[type[ctypes.Structure], ...] = (
-    *(Layer, Pass, Filters, Words, Linear, Span),
+    *(Layer, Pass, Filters, Words, Linear, Span, Packed),
     *(Operand, Product, Layer16, Pass16, Softmax),
 )
 

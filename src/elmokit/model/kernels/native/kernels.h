@@ -8,17 +8,21 @@ namespace elmo {
 constexpr int PANEL = 32;  // columns of a packed piece; eight units of four gates
 constexpr int UNITS = PANEL / 4;
 
-enum WeightFormat : int32_t { FLOAT32 = 0, FLOAT16 = 1, INT8 = 2 };
+enum WeightFormat : int32_t { FLOAT32 = 0, FLOAT16 = 1, INT8 = 2, BFLOAT16 = 3 };
+
+// A packed matrix (packing.py): panels of 32 columns, contiguous along the sum.
+struct Packed {
+  const void* values;
+  const float* scale;     // of each column, where values are int8; else null
+  const int32_t* offset;  // of each column, where values are int8: what the sums begin with
+};
 
 // One layer of one direction, packed (layers.py). H: cells, up to a multiple of eight. P: width, Pp: up to a panel's.
 struct Layer {
-  const void* input;       // [4H / 32, I, 32]; columns by eight units: i f g o
-  const void* hidden;      // [4H / 32, P, 32]
-  const void* projection;  // [H / block, Pp / 32, block, 32]
-  const float* input_scale;       // [4H] where weights are int8
-  const float* hidden_scale;      // [4H]
-  const float* projection_scale;  // [Pp]
-  const float* bias;              // [4H]
+  Packed input;                        // [4H / 32, I, 32]; columns by eight units: i f g o
+  Packed hidden;                       // [4H / 32, P, 32]
+  Packed projection;                   // [H / block, Pp / 32, block, 32]
+  const float* bias;                   // [4H]
   const float* projection_transposed;  // [H / 32, P, 32], for the gradients
   const float* hidden_transposed;      // [4H / transposed_block, Pp / 32, transposed_block, 32]
   int64_t inputs, cells, width, block, transposed_block;
@@ -35,6 +39,7 @@ struct Pass {
   int64_t spared;  // steps at each row's end that are not run
   const float* x;
   int64_t x_row, x_token;
+  const int32_t* places;  // [rows, steps]: the token's row of x, `x_token` floats from one to the next; null: as above
   float* out;  // h, or h + x where it skips; what is padded is not written
   int64_t out_row, out_token;
   const uint8_t* begins;  // [rows, steps], by step; null: nothing begins
@@ -73,9 +78,10 @@ struct Words {
 
 // Weights [outputs / 32, inputs, 32] and bias of a linear map; outputs are whole panels.
 struct Linear {
-  const float* weight;
+  Packed weight;
   const float* bias;
   int64_t inputs, outputs;
+  int32_t format;
 };
 
 // Bytes of a tensor, to be hashed.

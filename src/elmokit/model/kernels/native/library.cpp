@@ -140,8 +140,8 @@ EXPORT const char* elmo_sources() { return TEXT(ELMOKIT_SOURCES); }
 EXPORT int64_t elmo_bytes(const char* name) {
 #define BOTH(type, field) {#type, sizeof(type)}, {#type "." #field, offsetof(type, field)}
   static const struct { const char* name; int64_t bytes; } known[] = {
-      BOTH(Layer, format),   BOTH(Pass, start_cell), BOTH(Filters, real),    BOTH(Words, features_gradient),
-      BOTH(Linear, outputs), BOTH(Span, count),      BOTH(Operand, column),  BOTH(Product, packed),
+      BOTH(Packed, offset),  BOTH(Layer, format),   BOTH(Pass, start_cell), BOTH(Filters, real),    BOTH(Words, features_gradient),
+      BOTH(Linear, format), BOTH(Span, count),      BOTH(Operand, column),  BOTH(Product, packed),
       BOTH(Softmax, errors), BOTH(Layer16, projection_clip), BOTH(Pass16, projection_weight_gradient)};
 #undef BOTH
   for (const auto& each : known)

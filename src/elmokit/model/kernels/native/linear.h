@@ -17,7 +17,7 @@ static void linear(const Linear& layer, const float* x, float* out, int64_t firs
     memcpy(c[r] + from * PANEL, layer.bias + from * PANEL, sizeof(float) * (to - from) * PANEL);
   }
   for (int64_t p = from; p < to; p++)
-    panel<Float32>(rows, a, 0, layer.weight + p * PANEL * layer.inputs, layer.inputs, c, p * PANEL);
+    panel<Float32>(rows, a, 0, (const float*)layer.weight.values + p * PANEL * layer.inputs, layer.inputs, c, p * PANEL);
 }
 
 // out = x + carry (relu(transform) - x), carry after its sigmoid.
@@ -37,8 +37,8 @@ static void highway(const Linear& transform, const Linear& carry, const float* x
       memcpy(t[r], transform.bias + p * PANEL, sizeof(float) * PANEL);
       memcpy(c[r], carry.bias + p * PANEL, sizeof(float) * PANEL);
     }
-    panel<Float32>(rows, a, 0, transform.weight + p * PANEL * transform.inputs, transform.inputs, t, 0);
-    panel<Float32>(rows, a, 0, carry.weight + p * PANEL * carry.inputs, carry.inputs, c, 0);
+    panel<Float32>(rows, a, 0, (const float*)transform.weight.values + p * PANEL * transform.inputs, transform.inputs, t, 0);
+    panel<Float32>(rows, a, 0, (const float*)carry.weight.values + p * PANEL * carry.inputs, carry.inputs, c, 0);
     for (int r = 0; r < rows; r++)
       for (int j = 0; j < PANEL; j += 8) {
         const Eight before = load(a[r] + p * PANEL + j), value = load(t[r] + j);

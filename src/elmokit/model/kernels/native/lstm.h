@@ -104,9 +104,9 @@ struct ForwardPass {
         else
           memcpy(gates[rows], layer.bias, sizeof(float) * 4 * H);
       }
-    product<W>(int(rows), x, layer.input, layer.inputs, 4 * H, gates);
+    product<W>(int(rows), x, layer.input.values, layer.inputs, 4 * H, gates);
     if (SCALED)
-      for (int64_t r = 0; r < rows; r++) scale_and_add(gates[r], layer.input_scale, layer.bias, 4 * H);
+      for (int64_t r = 0; r < rows; r++) scale_and_add(gates[r], layer.input.scale, layer.bias, 4 * H);
     return t;
   }
 
@@ -133,7 +133,7 @@ struct ForwardPass {
 
   void add_recurrent_share(int n, int64_t unit, int64_t units, float* const* gates) {
     const int64_t column = 4 * unit, at = SCALED ? 0 : column;
-    const auto* weights = (const typename W::Stored*)layer.hidden + column * P;
+    const auto* weights = (const typename W::Stored*)layer.hidden.values + column * P;
     if (SCALED) memset(sum_memory, 0, sizeof(float) * n * 2 * PANEL);
     float* const* into = SCALED ? (float* const*)sums : gates;
     if (units == 2 * UNITS)
@@ -144,7 +144,7 @@ struct ForwardPass {
       for (int r = 0; r < n; r++)
         for (int64_t j = 0; j < 4 * units; j += 8) {
           float* gate = gates[r] + column + j;
-          store(gate, load(gate) + load(sums[r] + j) * load(layer.hidden_scale + column + j));
+          store(gate, load(gate) + load(sums[r] + j) * load(layer.hidden.scale + column + j));
         }
   }
 
@@ -152,9 +152,9 @@ struct ForwardPass {
   void project(int64_t t) {
     const int n = times.rows[t];
     memset(h_memory, 0, sizeof(float) * n * padded);
-    long_product<W>(n, activated, layer.projection, H, layer.block, padded, h);
+    long_product<W>(n, activated, layer.projection.values, H, layer.block, padded, h);
     for (int r = 0; r < n; r++) {
-      if (SCALED) scale_and_add(h[r], layer.projection_scale, nullptr, padded);
+      if (SCALED) scale_and_add(h[r], layer.projection.scale, nullptr, padded);
       for (int64_t j = 0; j < padded; j += 8) store(h[r] + j, bounded(load(h[r] + j), layer.projection_clip));
       if (KEEP) memcpy(pass.projected + (times.offsets[t] + r) * P, h[r], sizeof(float) * P);
       const int64_t row = first + r;
@@ -168,7 +168,9 @@ struct ForwardPass {
   }
 
   const float* input_at(int64_t row, int64_t t) const {
-    return pass.x + row * pass.x_row + token_at(pass, row, t) * pass.x_token;
+    const int64_t token = token_at(pass, row, t);
+    if (pass.places) return pass.x + pass.places[row * pass.steps + token] * pass.x_token;
+    return pass.x + row * pass.x_row + token * pass.x_token;
   }
 };
 
