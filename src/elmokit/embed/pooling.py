@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from elmokit.errors import UserError
+from elmokit.model.kernels.reading import Mix
 from elmokit.model.scalar_mix import ScalarMix
 
 WhichLayers = int | Literal["all", "mean"] | Sequence[float] | ScalarMix
@@ -34,27 +35,46 @@ def check_dtype(dtype: DType) -> None:
         raise UserError(f'dtype: expected "float32" or "float16", found {dtype!r}')
 
 
-def combine(layers: Tensor, which_layers: WhichLayers) -> Tensor:  # [L, B, T, D] -> the same, or [B, T, D]
+def layer_mix(which_layers: WhichLayers, layers: int) -> Mix | None:
+    """What is asked for, of so many layers, as a sum; None where it is all of them, or normalized first."""
     if isinstance(which_layers, ScalarMix):
         if which_layers.layer_norm == "batch":
             raise UserError('a ScalarMix with layer_norm="batch" makes vectors depend on the batch: use "token"')
-        mixed: Tensor = which_layers.to(layers.device)(layers)
-        return mixed
+        if which_layers.num_layers != layers:
+            raise UserError(f"expected {which_layers.num_layers} layers, found {layers}")
+        if which_layers.layer_norm is not None:
+            return None
+        shares = which_layers.shares().tolist()
+        return Mix(tuple(which_layers.which_layers), tuple(shares), factor=which_layers.gamma.item())
     if isinstance(which_layers, str):
         if which_layers not in ("all", "mean"):
             raise UserError(f'layers: expected "all", "mean", a number or weights, found {which_layers!r}')
-        return layers if which_layers == "all" else layers.mean(dim=0)
+        return None if which_layers == "all" else Mix(tuple(range(layers)), (1.0,) * layers, divisor=layers)
     if isinstance(which_layers, (int, np.integer)) and not isinstance(which_layers, bool):
-        if not -len(layers) <= which_layers < len(layers):
-            raise UserError(f"layers: this model has layers 0 to {len(layers) - 1}, found {which_layers}")
-        return layers[int(which_layers)]
+        if not -layers <= which_layers < layers:
+            raise UserError(f"layers: this model has layers 0 to {layers - 1}, found {which_layers}")
+        return Mix((range(layers)[which_layers],), (1.0,))
     try:
         weights = np.asarray(which_layers, dtype=np.float32)
     except (TypeError, ValueError):
         weights = np.empty(0, dtype=np.float32)
-    if weights.shape != (len(layers),) or not np.isfinite(weights).all():
-        raise UserError(f"layers: expected {len(layers)} finite weights, one per layer, found {which_layers!r}")
-    return torch.einsum("l,lbtd->btd", torch.from_numpy(weights).to(layers.device), layers)
+    if weights.shape != (layers,) or not np.isfinite(weights).all():
+        raise UserError(f"layers: expected {layers} finite weights, one per layer, found {which_layers!r}")
+    return Mix(tuple(range(layers)), tuple(weights.tolist()))
+
+
+def combine(layers: Tensor, which_layers: WhichLayers) -> Tensor:  # [L, B, T, D] -> the same, or [B, T, D]
+    mix = layer_mix(which_layers, len(layers))
+    if isinstance(which_layers, ScalarMix):
+        mixed: Tensor = which_layers.to(layers.device)(layers)
+        return mixed
+    if mix is None:
+        return layers
+    if len(mix.numbers) == 1:
+        return layers[mix.numbers[0]]
+    if mix.divisor != 1:
+        return layers.mean(dim=0)
+    return torch.einsum("l,lbtd->btd", torch.tensor(mix.weights, dtype=torch.float32).to(layers.device), layers)
 
 
 def pool(vectors: Tensor, pooling: Pooling | None) -> Tensor:  # [..., T, D] -> [..., D]

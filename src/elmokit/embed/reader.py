@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from elmokit.embed.pooling import DType, Pooling, WhichLayers, check_dtype, check_pooling, combine, pool
+from elmokit.embed.pooling import DType, Pooling, WhichLayers, check_dtype, check_pooling, combine, layer_mix, pool
 from elmokit.embed.sentences import Sentence, by_number, check_sentence, checked_sentences
 from elmokit.embed.token_layer import TokenLayer
 from elmokit.errors import UserError
-from elmokit.model.bilm import BiLM, BiLMOutput, BiLMState
-from elmokit.model.kernels.cache import optimistic
+from elmokit.model.bilm import BiLM, BiLMState
+from elmokit.model.kernels.cache import optimistic, weights_of
+from elmokit.model.kernels.dispatch import Path, path_for
+from elmokit.model.kernels.reading import Mix, packed_model, read
+from elmokit.model.scalar_mix import ScalarMix
 from elmokit.model.state import CarryState, StatePolicy, state_policy
 from elmokit.text.batches import batches_by_length, windows
 from elmokit.text.characters import TokenMapper
@@ -82,7 +84,7 @@ class Reader:
             for batch in self._batches(window, batch_size or len(window)):
                 vectors = self._run([window[i] for i in batch], which_layers, pooling, boundaries)
                 for i, vector in zip(batch, vectors):
-                    arrays[i] = vector.numpy().astype(dtype)  # a copy: the batch itself need not stay
+                    arrays[i] = vector.astype(dtype, copy=False)
             for i in range(len(window)):
                 yield arrays.pop(i)
 
@@ -93,7 +95,7 @@ class Reader:
 
     def check(self, which_layers: WhichLayers, pooling: str | None, dtype: DType) -> None:
         """Refuse at once what would fail after the first batch."""
-        combine(torch.zeros(self.layers, 1, 1, self.width), which_layers)
+        layer_mix(which_layers, self.layers)
         check_pooling(pooling)
         check_dtype(dtype)
 
@@ -110,29 +112,64 @@ class Reader:
     @torch.inference_mode()
     def _run(
         self, sentences: list[list[str]], which_layers: WhichLayers, pooling: Pooling | None, boundaries: bool
-    ) -> list[Tensor]:
+    ) -> list[Array]:
+        """Each sentence's vectors, in memory of their own: the batch itself need not stay."""
         before = self.state.before(len(sentences))
-        ends = boundaries or self.state_name == "carry"
-
-        # What was kept of words and weights is used while it is seen to that no weight has changed.
-        def compute() -> BiLMOutput:
-            return self._bilm.contextualize(*self.token_layer(sentences), before, ends=ends)
-
-        output = optimistic(compute, private=self._bilm.private)
+        if self._native(before):
+            after = self._bilm.zero_state(len(sentences)) if self.state.carries else None
+            mix = layer_mix(which_layers, self.layers)
+            arrays = self._read(sentences, before, after, boundaries, mix)
+            if after is not None:
+                self.state.after(after)
+            if isinstance(which_layers, ScalarMix) and mix is None:  # it normalizes the layers first
+                arrays = [combine(torch.from_numpy(array)[:, None], which_layers)[0].numpy() for array in arrays]
+            return (
+                arrays if pooling is None else [pool(torch.from_numpy(array), pooling).numpy() for array in arrays]
+            )
+        ends = boundaries or self.state.carries
+        output = optimistic(
+            lambda: self._bilm.contextualize(*self.token_layer(sentences), before, ends=ends),
+            private=self._bilm.private,
+        )
         self.state.after(output.state)
         mixed = combine(output.layers, which_layers).cpu()  # [layers, B, T, D] or [B, T, D]
         vectors = []
         for row, sentence in enumerate(sentences):
             inside = slice(0, len(sentence) + 2) if boundaries else slice(1, len(sentence) + 1)
-            vectors.append(pool(mixed[..., row, inside, :], pooling))
+            vectors.append(np.array(pool(mixed[..., row, inside, :], pooling)))
         return vectors
+
+    def _native(self, before: BiLMState | None) -> bool:
+        return path_for(*weights_of(self._bilm), *(before or ())) is Path.NATIVE_INFERENCE
+
+    def _read(
+        self,
+        sentences: list[list[str]],
+        before: BiLMState | None,
+        after: BiLMState | None = None,
+        boundaries: bool = False,
+        mix: Mix | None = None,
+    ) -> list[Array]:
+        """All in one call of the library; what was kept of words and weights is used while these are looked at."""
+
+        def compute() -> list[Array]:
+            model = packed_model(self._bilm)
+            with self.token_layer.placed(sentences, model.encoder) as tokens:
+                return list(read(model, tokens, before, after, boundaries=boundaries, mix=mix))
+
+        return optimistic(compute, private=self._bilm.private)
 
     @torch.inference_mode()
     def _warmed(self, text: Sequence[Sentence]) -> BiLMState:
         carry = CarryState(self._bilm)
         for sentence in self._tokenize_all(text):
-            output = self._bilm.contextualize(*self.token_layer([sentence]), carry.before(1))
-            carry.after(output.state)
+            before = carry.before(1)
+            if self._native(before):
+                after = self._bilm.zero_state(1)
+                self._read([sentence], before, after)
+            else:
+                after = self._bilm.contextualize(*self.token_layer([sentence]), before).state
+            carry.after(after)
         if carry.state is None:
             raise UserError("warm_text: expected at least one sentence, found none")
         return carry.state

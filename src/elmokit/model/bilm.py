@@ -101,10 +101,10 @@ class BiLM(nn.Module):
         ]
         path = path_for(x, *state, *weights)
         if path is Path.NATIVE_INFERENCE:
-            layers, *after = recurrent.stack(self._lstms(), x, lengths, *state, weights=self.weights, ends=ends)
+            layers, *after = recurrent.stack(self.lstms(), x, lengths, *state, weights=self.weights, ends=ends)
             return BiLMOutput(layers, mask, BiLMState(*after))
         if path is Path.TORCH_INFERENCE:
-            layers, *after = steps.stack(self._lstms(), x, lengths, *state)
+            layers, *after = steps.stack(self.lstms(), x, lengths, *state)
             return BiLMOutput(layers, mask, BiLMState(*after))
         rows = len(x)
         x, mask, lengths = whole_rows(x), whole_rows(mask), whole_rows(lengths)
@@ -114,7 +114,7 @@ class BiLM(nn.Module):
         both += [torch.cat([left, reverse(right, lengths)], dim=-1) for left, right in zip(forward, backward)]
         return BiLMOutput(torch.stack(both)[:, :rows], mask[:rows], after_all.rows(0, rows))
 
-    def _lstms(self) -> list[list[ProjectedLSTM]]:  # [2][L]
+    def lstms(self) -> list[list[ProjectedLSTM]]:  # [2][L]
         return [cast("list[ProjectedLSTM]", list(lstms)) for lstms in (self.forward_lstms, self.backward_lstms)]
 
     def zero_state(self, rows: int) -> BiLMState:
@@ -139,7 +139,7 @@ class BiLM(nn.Module):
         """
         outputs: list[list[Tensor]] = [[], []]
         states: list[list[LSTMState]] = [[], []]
-        for layer, lstms in enumerate(zip(*self._lstms())):
+        for layer, lstms in enumerate(zip(*self.lstms())):
             inputs = [
                 x if isinstance(x, Repeated) else dropout(x, direction, layer) for direction, x in enumerate(xs)
             ]

@@ -174,13 +174,27 @@ class CharEncoder(nn.Module):
     def _check_length(self, ids: Tensor) -> int:
         """ids [N, C] -> the width of the widest filter, which must not be wider than C."""
         widest = max(width for width, _ in self.config.filters)
-        if ids.shape[-1] < widest:
-            raise UserError(f"filters of width {widest} need {widest} characters a token, found {ids.shape[-1]}")
+        convolution.check_length(ids.shape[-1], widest)
         return widest
 
     def _table_weights(self) -> list[Tensor]:
         """What tables are made of: the embedding [A, E], then the filters of each width [count, E, width]."""
         return [self.character_embedding.weight, *(part.weight for part in self._filters())]
+
+    @property
+    def has_tables(self) -> bool:
+        """Is a token nothing but its characters, and is there memory for tables of all of them?"""
+        filters = self.config.filters
+        few = convolution.table_bytes(self.config.characters, filters) <= convolution.MOST_BYTES
+        return bool(filters) and not self.config.words and few
+
+    def tables(self) -> list[Tensor]:
+        """What every character gives to every filter, where there is memory for it."""
+        embedding, *weights = self._table_weights()
+        return self._cache.get(embedding, weights)
+
+    def filter_bias(self) -> Tensor:  # [F]
+        return torch.cat([cast(Tensor, part.bias) for part in self._filters()])
 
     def _filters(self) -> list[nn.Conv1d]:
         return cast("list[nn.Conv1d]", list(self.convolutions))
@@ -202,11 +216,10 @@ class CharEncoder(nn.Module):
         spelling = self._characters(ids)  # [N, C]
         self._check_length(spelling)
         embedding, *weights = self._table_weights()
-        bias = torch.cat([cast(Tensor, part.bias) for part in self._filters()])  # [F]
-        filters = self.config.filters
+        bias, filters = self.filter_bias(), self.config.filters
         convolution.check_ids(spelling, len(embedding))
         if not self._learns() and convolution.table_bytes(len(embedding), filters) <= convolution.MOST_BYTES:
-            tables = self._cache.get(embedding, weights)
+            tables = self.tables()
         else:  # made anew every time, for the characters that there are
             used, spelling = convolution.used_characters(spelling, len(embedding))
             if convolution.table_bytes(len(used), filters) > convolution.MOST_BYTES and len(ids) > 1:

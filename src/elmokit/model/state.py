@@ -19,6 +19,7 @@ StateName = Literal["zero", "carry", "warm"]
 
 class StatePolicy(ABC):
     state: BiLMState | None = None  # what is remembered
+    carries = False  # does `after` take note of anything?
 
     @abstractmethod
     def before(self, rows: int) -> BiLMState | None:
@@ -43,6 +44,8 @@ class CarryState(StatePolicy):
 
     A batch of fewer rows leaves the others' state as it is; a row that never ran begins from zero.
     """
+
+    carries = True
 
     def __init__(self, bilm: BiLM, state: BiLMState | None = None) -> None:
         self._bilm, self.state = bilm, state

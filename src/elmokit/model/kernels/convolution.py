@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from elmokit.errors import UserError
 from elmokit.model.kernels.cache import Seen, look
 from elmokit.model.kernels.library import call
 from elmokit.model.kernels.structs import PANEL, Filters, Words, array_of
@@ -78,6 +79,12 @@ def used_characters(ids: Tensor, characters: int) -> tuple[Tensor, Tensor]:
     return F.pad(used, (0, -len(used) % WHOLE)), numbers[ids]
 
 
+def check_length(characters: int, widest: int) -> None:
+    """Characters of a token, and the width of the widest filter."""
+    if characters < widest:
+        raise UserError(f"filters of width {widest} need {widest} characters a token, found {characters}")
+
+
 def check_ids(ids: Tensor, characters: int) -> None:
     """The library reads where it is told: an id that is none of the table's must not come so far."""
     if ids.numel():
@@ -101,7 +108,7 @@ def _forward(ids: Tensor, counts: Sequence[int], tables: Sequence[Tensor], where
     words = _words(ids, features.shape[1])
     words.features = features.data_ptr()
     words.where = None if where is None else where.data_ptr()
-    _call("elmo_convolve", _filters(tables, counts), words)
+    _call("elmo_convolve", filter_structs(tables, counts), words)
     return features
 
 
@@ -109,7 +116,7 @@ def _words(ids: Tensor, features: int) -> Words:
     return Words(ids=ids.data_ptr(), words=ids.shape[0], length=ids.shape[1], stride=features)
 
 
-def _filters(tables: Sequence[Tensor], counts: Sequence[int]) -> list[Filters]:
+def filter_structs(tables: Sequence[Tensor], counts: Sequence[int]) -> list[Filters]:
     filters, column = [], 0
     for table, count in zip(tables, counts):
         panels, width, characters, _ = table.shape
@@ -150,7 +157,7 @@ class _Convolve(torch.autograd.Function):
         ids, where = ctx.saved_tensors
         gradient = gradient.contiguous()
         gradients = [torch.zeros(shape) for shape in ctx.shapes]
-        filters = _filters(gradients, ctx.counts)
+        filters = filter_structs(gradients, ctx.counts)
         for part, table in zip(filters, gradients):
             part.table, part.table_gradient = None, table.data_ptr()
         words = _words(ids, where.shape[1])

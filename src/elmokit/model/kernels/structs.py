@@ -188,9 +188,58 @@ class Softmax(ctypes.Structure):
     )
 
 
+class Model(ctypes.Structure):  # native/reading.h
+    _fields_ = (
+        ("filters", POINTER(Filters)),
+        ("filters_count", c_int64),
+        ("bias", c_void_p),
+        ("highways", POINTER(Linear)),
+        ("highways_count", c_int64),
+        ("projection", POINTER(Linear)),
+        ("features", c_int64),
+        ("by_tanh", c_int32),
+        ("skip", c_int32),
+        ("layers", POINTER(Layer)),
+        ("layers_count", c_int64),
+        ("cells", c_int64),
+    )
+
+
+class Reading(ctypes.Structure):
+    _fields_ = (
+        ("model", POINTER(Model)),
+        ("ids", c_void_p),
+        ("words", c_int64),
+        ("length", c_int64),
+        ("table", c_void_p),
+        ("first", c_int64),
+        ("stride", c_int64),
+        ("places", c_void_p),
+        ("lengths", c_void_p),
+        ("rows", c_int64),
+        ("steps", c_int64),
+        ("hidden", c_void_p),
+        ("cell", c_void_p),
+        ("hidden_after", c_void_p),
+        ("cell_after", c_void_p),
+        ("margin", c_int64),
+        ("out", c_void_p),
+        ("mixed", c_void_p),
+        ("weights", c_void_p),
+        ("mixed_count", c_int64),
+        ("factor", c_float),
+        ("divisor", c_float),
+        ("spans", POINTER(Span)),
+        ("spans_count", c_int64),
+        ("digests", POINTER(c_uint64)),
+        ("threads", c_int64),
+    )
+
+
 STRUCTS: tuple[type[ctypes.Structure], ...] = (
     *(Layer, Pass, Filters, Words, Linear, Span, Packed),
     *(Operand, Product, Layer16, Pass16, Softmax),
+    *(Model, Reading),
 )
 
 # Each function of the library: what it returns and what it takes.
@@ -205,6 +254,7 @@ SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
         (POINTER(Layer), POINTER(Pass), c_int64, c_int64, c_int64, POINTER(Span), c_int64, POINTER(c_uint64)),
     ),
     "elmo_backward": (c_int, (POINTER(Layer), POINTER(Pass), c_int64, c_int64)),
+    "elmo_read": (c_int, (POINTER(Reading),)),
     "elmo_convolve": (c_int, (POINTER(Filters), c_int64, POINTER(Words), c_int64)),
     "elmo_convolve_backward": (c_int, (POINTER(Filters), c_int64, POINTER(Words), c_int64)),
     "elmo_linear": (c_int, (POINTER(Linear), c_void_p, c_void_p, c_int64, c_int64)),

@@ -104,7 +104,12 @@ struct Kernels {
                   int64_t last, int64_t from, int64_t to);
   void (*tanh)(const float* x, float* y, int64_t count);
   uint64_t (*digest)(const uint8_t* bytes, int64_t count, uint64_t seed);
+  void (*activate)(float* x, const float* bias, int64_t count, bool by_tanh);
+  void (*mix)(const float* const* layers, const float* weights, int64_t mixed, float factor, float divisor, float* out,
+              int64_t count);
 };
+
+const Kernels& kernels();  // those in use
 
 // From here on: products of bfloat16 operands, with sums in float32, for training (bfloat16.h). A Pair is two of them,
 // neighbours along the sum; I', P' and D' are those up to a panel's, H' up to eight, H'' up to a panel's.

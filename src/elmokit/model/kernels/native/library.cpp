@@ -2,15 +2,10 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include <algorithm>
-#include <atomic>
-#include <exception>
 #include <memory>
-#include <thread>
-#include <utility>
-#include <vector>
 
-#include "headers.h"
+#include "reading.h"
+#include "team.h"
 
 using namespace elmo;
 
@@ -29,7 +24,7 @@ static const Kernels* by_name(const char* name) {
 
 static std::atomic<const Kernels*> chosen{nullptr};
 
-static const Kernels& kernels() {
+const Kernels& elmo::kernels() {
   const Kernels* now = chosen.load(std::memory_order_acquire);
   if (!now) {
     now = by_name(nullptr);
@@ -38,88 +33,18 @@ static const Kernels& kernels() {
   return *now;
 }
 
-// Tasks 0 .. count - 1, each once, by so many threads; the caller is one of them. 0, or 1 where memory ran out.
-template <class Task>
-static int share_out(int64_t count, int64_t threads, Task task) {
-  std::atomic<int64_t> next{0};
-  std::atomic<int> failed{0};
-  auto work = [&] {
-    for (int64_t i; (i = next.fetch_add(1)) < count;) {
-      try {
-        task(i);
-      } catch (const std::exception&) {
-        failed = 1;
-      }
-    }
-  };
-  std::vector<std::thread> others;
-  try {
-    for (int64_t i = 1; i < std::min(count, threads); i++) others.emplace_back(work);
-  } catch (const std::exception&) {
-    // Fewer threads, then.
-  }
-  work();
-  for (auto& other : others) other.join();
-  return failed;
-}
-
-// Where to cut the rows so that each part has about as many tokens.
-static std::vector<int64_t> cuts(const Pass& pass, int64_t parts) {
-  int64_t total = 0, sum = 0;
-  for (int64_t r = 0; r < pass.rows; r++) total += pass.lengths[r];
-  std::vector<int64_t> ends{0};
-  for (int64_t r = 0; r < pass.rows && (int64_t)ends.size() < parts; r++) {
-    sum += pass.lengths[r];
-    if (sum * parts >= total * (int64_t)ends.size()) ends.push_back(r + 1);
-  }
-  if (ends.back() != pass.rows) ends.push_back(pass.rows);
-  return ends;
-}
-
-// Memory to be hashed, in pieces of 256 kB that threads share.
-class Pieces {
- public:
-  Pieces(const Span* spans, int64_t count) : spans(spans), count(count) {
-    for (int64_t i = 0; i < count; i++)
-      for (int64_t at = 0; at < spans[i].count; at += PIECE) places.emplace_back(i, at);
-    parts.resize(places.size());
-  }
-  int64_t size() const { return places.size(); }
-  void hash(int64_t piece) {
-    const auto [i, at] = places[piece];
-    parts[piece] = kernels().digest(spans[i].bytes + at, std::min(PIECE, spans[i].count - at), at);
-  }
-  void join(uint64_t* digests) const {  // one digest a span
-    for (int64_t i = 0; i < count; i++) digests[i] = spans[i].count;
-    for (size_t piece = 0; piece < places.size(); piece++) {
-      uint64_t& all = digests[places[piece].first];
-      all = (all ^ parts[piece]) * 0x94d049bb133111eb;
-      all ^= all >> 31;
-    }
-  }
-
- private:
-  static constexpr int64_t PIECE = int64_t(1) << 18;
-  const Span* spans;
-  const int64_t count;
-  std::vector<std::pair<int64_t, int64_t>> places;  // a span, and where in it
-  std::vector<uint64_t> parts;
-};
-
-// The rows in as many parts as there are threads for a direction; then, by threads that have nothing else to do, what
-// is on the side.
+// Both directions at the same time, each `layers` of its own: run(layer, first row, last). Then what is on the side.
 template <class Run>
 static int over_rows(const Pass& pass, int64_t directions, int64_t layers, int64_t threads, Run run,
-                     Pieces* side = nullptr) {
-  const int64_t parts = std::max<int64_t>(1, std::min(threads / directions, pass.rows / 8));
-  const std::vector<int64_t> ends = cuts(pass, parts);
-  const int64_t groups = ends.size() - 1, tasks = directions * groups, others = side ? side->size() : 0;
-  const int64_t enough = tasks + (others + 127) / 128;  // one thread hashes 32 MB while a sentence is read
-  return share_out(tasks + others, std::min(threads, enough), [&](int64_t task) {
-    if (task >= tasks) return side->hash(task - tasks);
-    const int64_t direction = task / groups, group = task % groups;
-    for (int64_t i = direction * layers; i < (direction + 1) * layers; i++) run(i, ends[group], ends[group + 1]);
+                     Pieces* side = nullptr) try {
+  const RowTasks rows(pass, directions, threads);
+  const int64_t count = rows.count(), others = side ? side->size() : 0, more = side ? side->threads() : 0;
+  return share_out(count + others, std::min(threads, count + more), [&](int64_t task) {
+    if (task >= count) return side->hash(task - count);
+    rows.run(task, layers, run);
   });
+} catch (const std::exception&) {
+  return 1;
 }
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -142,6 +67,7 @@ EXPORT int64_t elmo_bytes(const char* name) {
   static const struct { const char* name; int64_t bytes; } known[] = {
       BOTH(Packed, offset),  BOTH(Layer, format),   BOTH(Pass, start_cell), BOTH(Filters, real),    BOTH(Words, features_gradient),
       BOTH(Linear, format), BOTH(Span, count),      BOTH(Operand, column),  BOTH(Product, packed),
+      BOTH(Model, cells),     BOTH(Reading, threads),
       BOTH(Softmax, errors), BOTH(Layer16, projection_clip), BOTH(Pass16, projection_weight_gradient)};
 #undef BOTH
   for (const auto& each : known)
@@ -170,7 +96,7 @@ EXPORT int elmo_digest(const Span* spans, int64_t count, uint64_t* digests, int6
   return 1;
 }
 
-// layers and passes [directions, layers]; the spans are hashed on the side.
+// layers and passes [directions, layers]; the spans are hashed on the side, by threads that have nothing else to do.
 EXPORT int elmo_forward(const Layer* layers, const Pass* passes, int64_t directions, int64_t count, int64_t threads,
                         const Span* spans, int64_t spans_count, uint64_t* digests) try {
   Pieces side(spans, spans_count);
@@ -186,6 +112,13 @@ EXPORT int elmo_backward(const Layer* layers, const Pass* passes, int64_t direct
   return over_rows(*passes, directions, 1, threads, [&](int64_t i, int64_t first, int64_t last) {
     kernels().backward(layers[i], passes[i], first, last);
   });
+}
+
+// Ids of words -> layers of sentences.
+EXPORT int elmo_read(const Reading* reading) try {
+  return read(*reading);
+} catch (const std::exception&) {
+  return 1;
 }
 
 // Words in runs of 64: a task's features stay close together, and its panel of the table in the cache.
@@ -207,29 +140,22 @@ EXPORT int elmo_convolve_backward(const Filters* filters, int64_t count, const W
   });
 }
 
-// Blocks of rows x groups of panels: enough tasks for all threads, each large enough to be worth it.
-template <class Run>
-static int over_panels(int64_t rows, int64_t outputs, int64_t threads, Run run) {
-  const int64_t blocks = (rows + BLOCK - 1) / BLOCK, panels = outputs / PANEL;
-  const int64_t groups = std::max<int64_t>(1, std::min<int64_t>(panels / 4, 4 * threads / blocks + 1));
-  return share_out(blocks * groups, threads, [&](int64_t task) {
-    const int64_t block = task / groups, group = task % groups;
-    run(block * BLOCK, std::min((block + 1) * BLOCK, rows), group * panels / groups, (group + 1) * panels / groups);
-  });
-}
-
 EXPORT int elmo_linear(const Linear* layer, const float* x, float* out, int64_t rows, int64_t threads) {
-  if (!rows) return 0;
-  return over_panels(rows, layer->outputs, threads, [&](int64_t first, int64_t last, int64_t from, int64_t to) {
-    kernels().linear(*layer, x, out, first, last, from, to);
+  const PanelTasks tasks(rows, layer->outputs, threads);
+  return share_out(tasks.count(), threads, [&](int64_t task) {
+    tasks.run(task, [&](int64_t first, int64_t last, int64_t from, int64_t to) {
+      kernels().linear(*layer, x, out, first, last, from, to);
+    });
   });
 }
 
 EXPORT int elmo_highway(const Linear* transform, const Linear* carry, const float* x, float* out, int64_t rows,
-                      int64_t threads) {
-  if (!rows) return 0;
-  return over_panels(rows, transform->outputs, threads, [&](int64_t first, int64_t last, int64_t from, int64_t to) {
-    kernels().highway(*transform, *carry, x, out, first, last, from, to);
+                        int64_t threads) {
+  const PanelTasks tasks(rows, transform->outputs, threads);
+  return share_out(tasks.count(), threads, [&](int64_t task) {
+    tasks.run(task, [&](int64_t first, int64_t last, int64_t from, int64_t to) {
+      kernels().highway(*transform, *carry, x, out, first, last, from, to);
+    });
   });
 }
 

@@ -4,6 +4,7 @@
 #include "digest.h"
 #include "linear.h"
 #include "lstm.h"
+#include "mixing.h"
 
 #define TEXT_OF(name) #name
 #define NAME(name) TEXT_OF(name)
@@ -14,7 +15,7 @@ namespace elmo {
 const Kernels* FUNCTION(VARIANT)() {
   using namespace VARIANT;
   static const Kernels kernels = {NAME(VARIANT), forward, backward, convolve, convolve_backward,
-                                  linear,         highway, tanh_of,  digest};
+                                  linear,         highway, tanh_of,  digest,   activate,         mix};
   return &kernels;
 }
 }  // namespace elmo
