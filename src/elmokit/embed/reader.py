@@ -115,21 +115,51 @@ class Reader:
     ) -> list[Array]:
         """Each sentence's vectors, in memory of their own: the batch itself need not stay."""
         before = self.state.before(len(sentences))
-        if self._native(before):
-            after = self._bilm.zero_state(len(sentences)) if self.state.carries else None
-            mix = layer_mix(which_layers, self.layers)
-            arrays = self._read(sentences, before, after, boundaries, mix)
-            if after is not None:
-                self.state.after(after)
-            if isinstance(which_layers, ScalarMix) and mix is None:  # it normalizes the layers first
-                arrays = [combine(torch.from_numpy(array)[:, None], which_layers)[0].numpy() for array in arrays]
-            return (
-                arrays if pooling is None else [pool(torch.from_numpy(array), pooling).numpy() for array in arrays]
-            )
-        ends = boundaries or self.state.carries
-        output = optimistic(
-            lambda: self._bilm.contextualize(*self.token_layer(sentences), before, ends=ends),
-            private=self._bilm.private,
+        after = self._bilm.zero_state(len(sentences)) if self.state.carries else None
+        mix = layer_mix(which_layers, self.layers)
+        arrays = self._read(sentences, before, after, boundaries, mix)
+        if arrays is None:
+            return self._run_modules(sentences, before, which_layers, pooling, boundaries)
+        if after is not None:
+            self.state.after(after)
+        if isinstance(which_layers, ScalarMix) and mix is None:  # it normalizes the layers first
+            arrays = [combine(torch.from_numpy(array)[:, None], which_layers)[0].numpy() for array in arrays]
+        if pooling is not None:
+            arrays = [pool(torch.from_numpy(array), pooling).numpy() for array in arrays]
+        return arrays
+
+    def _read(
+        self,
+        sentences: list[list[str]],
+        before: BiLMState | None,
+        after: BiLMState | None = None,
+        boundaries: bool = False,
+        mix: Mix | None = None,
+    ) -> list[Array] | None:
+        """All in one call of the library; None where it cannot."""
+        weights = weights_of(self._bilm)
+        if path_for(*weights, *(before or ())) is not Path.NATIVE_INFERENCE:
+            return None
+
+        # What was kept of words and weights is used while it is seen to that no weight has changed.
+        def compute() -> list[Array]:
+            model = packed_model(self._bilm, weights)
+            with self.token_layer.placed(sentences, model.encoder) as tokens:
+                return list(read(model, tokens, before, after, boundaries=boundaries, mix=mix))
+
+        return optimistic(compute, private=self._bilm.private)
+
+    def _run_modules(
+        self,
+        sentences: list[list[str]],
+        before: BiLMState | None,
+        which_layers: WhichLayers,
+        pooling: Pooling | None,
+        boundaries: bool,
+    ) -> list[Array]:
+        """As `_run`, module by module: without the library, or on another device."""
+        output = self._bilm.contextualize(
+            *self.token_layer(sentences), before, ends=boundaries or self.state.carries
         )
         self.state.after(output.state)
         mixed = combine(output.layers, which_layers).cpu()  # [layers, B, T, D] or [B, T, D]
@@ -139,35 +169,12 @@ class Reader:
             vectors.append(np.array(pool(mixed[..., row, inside, :], pooling)))
         return vectors
 
-    def _native(self, before: BiLMState | None) -> bool:
-        return path_for(*weights_of(self._bilm), *(before or ())) is Path.NATIVE_INFERENCE
-
-    def _read(
-        self,
-        sentences: list[list[str]],
-        before: BiLMState | None,
-        after: BiLMState | None = None,
-        boundaries: bool = False,
-        mix: Mix | None = None,
-    ) -> list[Array]:
-        """All in one call of the library; what was kept of words and weights is used while these are looked at."""
-
-        def compute() -> list[Array]:
-            model = packed_model(self._bilm)
-            with self.token_layer.placed(sentences, model.encoder) as tokens:
-                return list(read(model, tokens, before, after, boundaries=boundaries, mix=mix))
-
-        return optimistic(compute, private=self._bilm.private)
-
     @torch.inference_mode()
     def _warmed(self, text: Sequence[Sentence]) -> BiLMState:
         carry = CarryState(self._bilm)
         for sentence in self._tokenize_all(text):
-            before = carry.before(1)
-            if self._native(before):
-                after = self._bilm.zero_state(1)
-                self._read([sentence], before, after)
-            else:
+            before, after = carry.before(1), self._bilm.zero_state(1)
+            if self._read([sentence], before, after) is None:
                 after = self._bilm.contextualize(*self.token_layer([sentence]), before).state
             carry.after(after)
         if carry.state is None:

@@ -112,7 +112,7 @@ class ByteMapper(Speller):
         if self.published and token in ("<S>", "</S>"):
             row[:] = self.begin if token == "<S>" else self.end
             return
-        if not self.published:
+        if not self.published and not token.isascii():
             token = LONE_SURROGATE.sub("\ufffd", token)
         spelled = token.encode("utf-8", "ignore")
         room = self.max_characters_per_token - 2
@@ -221,8 +221,7 @@ def write_word(row: Row, inside: NDArray[Any]) -> None:
     """What stands between BOW and EOW, without the shift, into a row; PAD fills the rest."""
     row[:] = PAD + MASK_SHIFT
     row[0] = BOW + MASK_SHIFT
-    row[1 : 1 + len(inside)] = inside
-    row[1 : 1 + len(inside)] += MASK_SHIFT
+    np.add(inside, MASK_SHIFT, out=row[1 : 1 + len(inside)], dtype=row.dtype)
     row[1 + len(inside)] = EOW + MASK_SHIFT
 
 

@@ -117,11 +117,12 @@ def _packed_encoder(encoder: CharEncoder, weights: WeightFormat) -> PackedEncode
     return remembered(encoder, ("encoder", weights), weights_of(encoder), make)
 
 
-def packed_model(bilm: BiLM) -> PackedModel:
-    """The model, packed; from an earlier call where the weights are still the same."""
-    weights = [*weights_of(bilm.forward_lstms), *weights_of(bilm.backward_lstms)]
-    if covers(bilm.encoder):
-        weights += weights_of(bilm.encoder)
+def packed_model(bilm: BiLM, weights: Sequence[Tensor] | None = None) -> PackedModel:
+    """The model, packed; from an earlier call where its weights, given if they are at hand, are still the same."""
+    if not covers(bilm.encoder):
+        weights = [*weights_of(bilm.forward_lstms), *weights_of(bilm.backward_lstms)]
+    elif weights is None:
+        weights = weights_of(bilm)
 
     def make() -> PackedModel:
         with certain():

@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t CHUNK = 1024;  // words at once: bounds memory
 constexpr int64_t RUN = 64;      // words of a convolution's task: its panels of the table stay in the cache
 constexpr int64_t WIDEST = 4;    // panels of a convolution's task
+constexpr int64_t FEW = 64;      // characters that are asked for before they are needed
 constexpr int64_t DIRECTIONS = 2;
 
 std::unique_ptr<float[]> floats(int64_t count) { return std::unique_ptr<float[]>(new float[count]); }
@@ -24,6 +25,7 @@ class NewWords {
     const int64_t most = std::min(all.words, CHUNK);
     for (auto& part : features) part = floats(most * model.features);
     for (int64_t i = model.filters_count - 1; i >= 0; i--) cut(model.filters[i]);  // the widest take longest: first
+    note_characters();
   }
 
   void add_to(Phases& phases) {
@@ -47,14 +49,37 @@ class NewWords {
 
  private:
   void cut(const Filters& filters) {
-    for (int64_t from = 0; from < filters.real; from += WIDEST * PANEL) {
-      Filters part = filters;
-      part.table += from * filters.width * filters.characters;
-      part.filters = std::min(WIDEST * PANEL, filters.filters - from);
-      part.column += from;
-      part.real = std::min(part.filters, filters.real - from);
-      parts.push_back(part);
-    }
+    for (int64_t from = 0; from < filters.real; from += WIDEST * PANEL)
+      parts.push_back(part_of(filters, from, WIDEST * PANEL));
+  }
+
+  static Filters part_of(Filters filters, int64_t from, int64_t most) {
+    filters.table += from * filters.width * filters.characters;
+    filters.column += from;
+    filters.filters = std::min(most, filters.filters - from);
+    filters.real = std::min(most, filters.real - from);
+    return filters;
+  }
+
+  void note_characters() {
+    std::vector<bool> met(model.filters->characters);
+    for (int64_t i = 0; i < all.words * all.length && (int64_t)characters.size() <= FEW; i++)
+      if (!met[all.ids[i]]) {
+        met[all.ids[i]] = true;
+        characters.push_back(all.ids[i]);
+      }
+    if ((int64_t)characters.size() > FEW) characters.clear();
+  }
+
+  // A few words wait for their rows of the tables, which lie far from each other: those of a panel are asked for while
+  // the one before it is worked on.
+  void ask_for(const Filters& panel) const {
+    for (int64_t offset = 0; offset < panel.width; offset++)
+      for (const int32_t character : characters) {
+        const float* row = panel.table + (offset * panel.characters + character) * PANEL;
+        __builtin_prefetch(row, 0, 2);
+        __builtin_prefetch(row + PANEL / 2, 0, 2);
+      }
   }
 
   void convolve(Phases& phases, int64_t first, int64_t rows, float* x) {
@@ -66,7 +91,11 @@ class NewWords {
     phases.add(runs * count, [=](int64_t task) {
       const Filters& part = parts[task % count];
       const int64_t begin = task / count * RUN, end = std::min(begin + RUN, rows);
-      kernels().convolve(part, words, begin, end);
+      for (int64_t from = 0; from < part.real; from += PANEL) {
+        if (from == 0) ask_for(part);
+        if (from + PANEL < part.real) ask_for(part_of(part, from + PANEL, PANEL));
+        kernels().convolve(part_of(part, from, PANEL), words, begin, end);
+      }
       for (int64_t row = begin; row < end; row++) {
         float* features = x + row * model.features;
         kernels().activate(features + part.column, model.bias + part.column, part.real, model.by_tanh);
@@ -98,6 +127,7 @@ class NewWords {
   const Model& model;
   std::unique_ptr<float[]> features[2];  // [CHUNK, F'] each
   std::vector<Filters> parts;
+  std::vector<int32_t> characters;  // of the new words; none where they are many
 };
 
 // Sentences through the LSTMs, the longest rows first, and what is given out of them.

@@ -95,11 +95,11 @@ static int share_out(int64_t count, int64_t threads, Task task) try {
   return 1;
 }
 
-// Rows of a linear map in blocks x its panels in groups: enough tasks for all threads, each large enough to be worth it.
+// Rows of a linear map in blocks x its panels in groups: each weight of a block is read once.
 struct PanelTasks {
   PanelTasks(int64_t rows, int64_t outputs, int64_t threads)
       : rows(rows), panels(outputs / PANEL), blocks((rows + BLOCK - 1) / BLOCK) {
-    groups = blocks ? std::max<int64_t>(1, std::min<int64_t>(panels / 4, 4 * threads / blocks + 1)) : 1;
+    groups = blocks ? std::max<int64_t>(1, std::min(panels, TASKS * threads / blocks)) : 1;
   }
   int64_t count() const { return blocks * groups; }
   template <class Run>
@@ -107,6 +107,7 @@ struct PanelTasks {
     const int64_t block = task / groups, group = task % groups;
     run(block * BLOCK, std::min((block + 1) * BLOCK, rows), group * panels / groups, (group + 1) * panels / groups);
   }
+  static constexpr int64_t TASKS = 16;  // for each thread, or fewer: at the end, none is long without work
   int64_t rows, panels, blocks, groups;
 };
 
