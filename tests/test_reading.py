@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -244,3 +248,38 @@ def test_words_are_kept_where_only_an_lstm_has_changed():
     elmo.bilm.encoder.projection.bias.data[0] += 1
     elmo.embed(SENTENCES[0])
     assert elmo.token_layer._table is not table
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits a process's memory as Linux does")
+def test_where_no_thread_can_be_started_the_caller_does_all_the_work():
+    """In a process without room for one more thread's stack."""
+    script = """
+import resource, threading
+import numpy as np
+from elmokit import Elmo
+from elmokit.model.kernels.reading import packed_model, read
+elmo = Elmo.from_recipe("tiny")
+model = packed_model(elmo.bilm)
+
+def run(threads, word):
+    with elmo.token_layer.placed([[word, "b"], ["c"]], model.encoder) as tokens:
+        return read(model, tokens, threads=threads)
+
+run(1, "a")  # what is allocated once is
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, ((pages << 12) + (6 << 20), resource.RLIM_INFINITY))
+try:
+    threading.Thread(target=print).start()
+except RuntimeError as error:
+    assert "start new thread" in str(error)
+else:
+    raise AssertionError("a thread was started")
+for word in "xa":
+    for one, other in zip(run(4, word), run(1, word)):
+        assert np.array_equal(one, other) and one.any()
+"""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    result = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=100
+    )
+    assert result.returncode == 0, result.stderr
