@@ -18,6 +18,7 @@ from elmokit.embed.pooling import combine
 from elmokit.model.bilm import BiLMConfig, BiLMState
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.kernels import convolution, use
+from elmokit.model.kernels.layers import WEIGHT_FORMATS
 from elmokit.model.kernels.library import available_variants
 from elmokit.model.kernels.reading import Tokens, packed_model, read
 from elmokit.model.lstm import LSTMConfig
@@ -85,7 +86,7 @@ def read_all(elmo, sentences, before=None, **options):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("weights", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("weights", WEIGHT_FORMATS)
 def test_one_call_is_to_the_bit_what_its_parts_give(name, variant, weights):
     with use(variant):
         elmo = elmo_of(CONFIGS[name], weights=weights)

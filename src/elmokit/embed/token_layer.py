@@ -49,7 +49,9 @@ class TokenLayer:
     def __init__(self, bilm: BiLM, mapper: TokenMapper, room: int = BYTES) -> None:
         self._bilm, self.mapper, self.room = bilm, mapper, room
         self._lock = ForkLock()
-        self._seen: Seen | None = None  # the weights of what is kept, of an encoder that is not packed
+        # Of an encoder that is not packed: the weights of what is kept, and their format.
+        self._seen: Seen | None = None
+        self._format = bilm.weights
         self._table: _Table | None = None  # replaced as a whole: whoever reads from an old one goes on
 
     def __len__(self) -> int:
@@ -120,7 +122,10 @@ class TokenLayer:
         # Nor is one that is only looked up: to see whether its table has changed would take longer.
         weights = weights_of(self._bilm.encoder)
         keeps = isinstance(self._bilm.encoder, CharEncoder) and path_for(*weights).native
-        self._seen = look(weights, self._seen) if keeps else None
+        if not keeps or self._format != self._bilm.weights:
+            self._seen, self._format = None, self._bilm.weights
+        if keeps:
+            self._seen = look(weights, self._seen)
         return self._seen
 
     def _most_places(self) -> int:

@@ -21,9 +21,9 @@ from torch.nn import functional as F
 from elmokit.model.char_encoder import CharEncoder, Highway
 from elmokit.model.kernels import convolution
 from elmokit.model.kernels.cache import certain, on_the_side, remembered, weights_of
-from elmokit.model.kernels.layers import WeightFormat, packed
+from elmokit.model.kernels.layers import packed
 from elmokit.model.kernels.library import call
-from elmokit.model.kernels.linear import _packed as packed_linear
+from elmokit.model.kernels.linear import packed as packed_linear
 from elmokit.model.kernels.packing import up_to
 from elmokit.model.kernels.structs import PANEL, Model, Reading, array_of
 
@@ -62,7 +62,7 @@ class PackedEncoder:
         self.characters = encoder.config.characters
         self.tables = tables
         self.bias = F.pad(encoder.filter_bias().detach(), (0, features - sum(counts)))
-        self.linears = [packed_linear(module) for module in (*highways, *ends)]
+        self.linears = [packed_linear(module, encoder.weights) for module in (*highways, *ends)]
         self.filters = array_of(convolution.filter_structs(tables, counts))
         self.highways, self.projection = (
             array_of([layer.struct for layer in part]) if part else None
@@ -91,7 +91,7 @@ class PackedModel:
 
     def __init__(self, bilm: BiLM) -> None:
         config = bilm.config.lstm
-        self.encoder = _packed_encoder(bilm.encoder, bilm.weights) if covers(bilm.encoder) else None
+        self.encoder = _packed_encoder(bilm.encoder) if covers(bilm.encoder) else None
         self.lstms = [packed(lstm, bilm.weights) for direction in bilm.lstms() for lstm in direction]
         self.layers, self.width = bilm.config.layers, bilm.config.width
         self._layers = array_of([layer.struct for layer in self.lstms])
@@ -109,12 +109,12 @@ def covers(encoder: nn.Module) -> TypeGuard[CharEncoder]:
     return isinstance(encoder, CharEncoder) and encoder.has_tables
 
 
-def _packed_encoder(encoder: CharEncoder, weights: WeightFormat) -> PackedEncoder:
+def _packed_encoder(encoder: CharEncoder) -> PackedEncoder:
     def make() -> PackedEncoder:
         with certain():  # it is kept beyond what is computed now
             return PackedEncoder(encoder, encoder.tables())
 
-    return remembered(encoder, ("encoder", weights), weights_of(encoder), make)
+    return remembered(encoder, ("encoder", encoder.weights), weights_of(encoder), make)
 
 
 def packed_model(bilm: BiLM, weights: Sequence[Tensor] | None = None) -> PackedModel:
