@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, ExitStack
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from typing import NamedTuple
 
 from elmokit import __version__
 from elmokit.errors import UserError
@@ -79,6 +80,25 @@ def variant() -> str:
     if loaded is not None:
         return str(loaded.elmo_variant().decode())
     return chosen() if chosen() in WITHOUT else "torch"
+
+
+class Arithmetic(NamedTuple):
+    """What weights of a format are computed with."""
+
+    precision: str  # of the products: the limit that they are measured by
+    how: str
+
+    def __str__(self) -> str:
+        return self.how
+
+
+def arithmetic(weights: str) -> Arithmetic:
+    """What runs here, without gradients, for weights of this format: one of WEIGHT_FORMATS."""
+    if library() is None:
+        return Arithmetic("float32", "float32" if weights == "float32" else "float32: torch knows no other format")
+    if weights == "float32":
+        return Arithmetic("float32", "float32")
+    return Arithmetic("float32", f"stored as {weights}, computed in float32")
 
 
 def available_variants() -> list[str]:
