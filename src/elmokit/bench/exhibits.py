@@ -18,7 +18,7 @@ def exhibits(measurement: Measurement) -> list[Exhibit]:
         found.append(text_exhibit(measurement))
     if measurement.one_at_a_time:
         found.append(sentence_exhibit(measurement))
-    if measurement.lstms:
+    if measurement.lstm_rows():
         found.append(lstm_exhibit(measurement))
     return found
 
@@ -67,7 +67,7 @@ def text_exhibit(measurement: Measurement) -> Exhibit:
         ("weights", "cold tokens/s", "warm tokens/s", "difference", "cosine"),
         tuple(rows),
         (
-            "Tokens to all layers, in NumPy; the best round. cold: no word is known when it begins; warm: all are.",
+            "Tokens to all layers in NumPy, the best round. cold: no word is known when it begins; warm: all.",
             "difference, cosine: from float32's vectors, the largest and the lowest.",
         ),
         draw=lambda figure: draw(figure, measurement),

@@ -38,8 +38,9 @@ def bench(
 ) -> None:
     """How fast a model is on this machine, by format of its weights, beside what the machine can do.
 
-    Sentences to vectors, many at once and one at a time; and the LSTMs alone, beside torch's nn.LSTM and the limit:
-    the largest rate of torch's products. Contenders take turns, the best round counts. Ctrl-C leaves what is known.
+    Sentences to vectors, many at once and one at a time; and the LSTMs alone, beside torch's nn.LSTM and the
+    limit, the largest rate of torch's products. Contenders take turns, and the best round counts. Ctrl-C leaves
+    what is known.
 
     Examples:
 

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, ExitStack
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from elmokit import __version__
 from elmokit.errors import UserError
@@ -85,7 +85,7 @@ def variant() -> str:
 class Arithmetic(NamedTuple):
     """What weights of a format are computed with."""
 
-    precision: str  # of the products: the limit that they are measured by
+    precision: Literal["float32", "bfloat16", "int8"]  # of the products: whose limit they are measured by
     how: str
 
     def __str__(self) -> str:
