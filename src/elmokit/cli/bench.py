@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmokit.cli.shared.exhibits import print_exhibit
+from elmokit.cli.shared.exhibits import print_exhibit, tell_written
 from elmokit.cli.shared.options import DEFAULT_MODEL, Model, Threads, check_texts, use_threads
 from elmokit.cli.shared.signals import interrupt, stoppable
 from elmokit.progress import terminal_bar
@@ -83,11 +83,10 @@ def _show(measurement: Measurement, out: Path | None) -> None:
     from elmokit.atomic import write_file
 
     facts = {"command": " ".join(["elmo", *sys.argv[1:]]), **measurement.facts()}
-    drawn = next(exhibit for exhibit in found if exhibit.draw is not None)
-    contents = {"bench.json": json.dumps(facts, ensure_ascii=False, indent=1).encode(), "bench.png": drawn.png()}
+    contents = {"bench.json": json.dumps(facts, ensure_ascii=False, indent=1).encode()}
+    for exhibit in found:
+        if (image := exhibit.png()) is not None:
+            contents["bench.png"] = image
     for name, content in contents.items():
-        if content is not None:
-            write_file(out / name, content)
-            typer.echo(f"wrote {out / name}", err=True)
-    for reason in drawn.left_out():
-        typer.echo(reason, err=True)
+        write_file(out / name, content)
+    tell_written([out / name for name in contents], found)
