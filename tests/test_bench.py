@@ -9,7 +9,7 @@ import platform
 import pytest
 import torch
 
-from elmokit.bench import machine, measurement, rates
+from elmokit.bench import lstms, machine, measurement, rates
 from elmokit.bench.exhibits import exhibits
 from elmokit.bench.machine import Company, Machine
 from elmokit.bench.measurement import Measurement, checked_formats
@@ -17,6 +17,7 @@ from elmokit.errors import UserError
 from elmokit.model.kernels import use, variant
 from elmokit.model.kernels.layers import WEIGHT_FORMATS
 from elmokit.model.kernels.library import arithmetic
+from helpers.models import random_bilm, small_config
 
 ZEN4 = """\
 processor : 0
@@ -146,6 +147,7 @@ def test_bad_options_of_bench_are_refused_with_what_was_expected(
 
 def test_float32_is_always_measured_and_formats_keep_their_order():
     assert checked_formats(["int8", "float16"]) == ["float32", "float16", "int8"]
+    assert checked_formats(list(WEIGHT_FORMATS)) == list(WEIGHT_FORMATS)
     assert checked_formats(["float32"]) == ["float32"]
     with pytest.raises(UserError, match="float8"):
         checked_formats(["float8"])
@@ -165,6 +167,19 @@ def test_formats_are_compared_with_float32(model_folder):
     assert found.apart["float32"].difference == 0
     assert 0 < found.apart["int8"].difference < 0.5
     assert 0.9 < found.apart["int8"].cosine < 1
+
+
+@pytest.mark.skipif(variant() == "torch", reason="elmokit was installed without a compiler")
+def test_contenders_of_one_model_keep_their_own_format():
+    bilm = random_bilm(small_config())
+    runs = {weights: lstms.ours(bilm, weights) for weights in WEIGHT_FORMATS}
+    batch = lstms.Batch.make(bilm, [7, 3])
+    with torch.no_grad():
+        expected = lstms.definition(bilm)(batch)
+        apart = {weights: lstms.Apart.of(run(batch), expected).difference for weights, run in runs.items()}
+    assert apart["float32"] < 1e-5
+    assert all(apart[weights] > 1e-4 for weights in WEIGHT_FORMATS if weights != "float32")
+    assert bilm.weights == "float32"
 
 
 def test_a_busy_machine_is_said_to_be_busy(model_folder):

@@ -108,8 +108,11 @@ def torch_packed(bilm: BiLM) -> Run:
 
 
 def shell(bilm: BiLM) -> BiLM:
-    """Another biLM of the same weights: what is chosen for it, such as their format, is its own."""
-    return copy.copy(bilm)
+    """Another biLM of the same weights: their format, which its encoder keeps, is its own."""
+    made = copy.copy(bilm)
+    made._modules = dict(bilm._modules)
+    made.encoder = copy.copy(bilm.encoder)
+    return made
 
 
 def by_modules(bilm: BiLM, batch: Batch) -> Tensor:
