@@ -109,12 +109,15 @@ def draw(figure: Any, measurement: Measurement) -> None:
     for known in (COLD, WARM):
         spent = [row[f"{known} p50 ms"] for row in rows]
         paces[f"one by one, {known}"] = [thousands(ms and 1e3 * tokens / ms) for ms in spent]
-    labels = {"xlabel": f"{measurement.model}, by format of weights", "ylabel": "thousand tokens/s"}
-    draw_bars(left, [row["weights"] for row in rows], paces, **labels)
+    label, pace = f"{measurement.model}, by format of weights", "thousand tokens/s"
+    draw_bars(left, [row["weights"] for row in rows], paces, xlabel=label, ylabel=pace)
     for part in right:
         names = [row["LSTMs"].replace(", ", "\n") for row in alone]
-        labels["xlabel"] = f"the LSTMs alone, {len(measurement.lengths)} sentences at once"
-        draw_bars(part, names, {"tokens/s": [thousands(row["tokens/s"]) for row in alone]}, **labels)
+        label, values = (
+            f"the LSTMs alone, {len(measurement.lengths)} sentences at once",
+            [row["tokens/s"] for row in alone],
+        )
+        draw_bars(part, names, {"tokens/s": list(map(thousands, values))}, xlabel=label, ylabel=pace)
 
 
 def thousands(pace: float | None) -> float:

@@ -32,12 +32,16 @@ class TorchLSTM(nn.Module):
         config = ours.config
         self.lstm = nn.LSTM(ours.input_weight.shape[1], config.cells, proj_size=config.width, batch_first=True)
         gates = torch.tensor([0.0, config.forget_bias, 0.0, 0.0]).repeat_interleave(config.cells)
+        values = {
+            "weight_ih_l0": ours.input_weight,
+            "weight_hh_l0": ours.hidden_weight,
+            "weight_hr_l0": ours.projection_weight,
+            "bias_ih_l0": ours.bias + gates,
+            "bias_hh_l0": torch.zeros_like(ours.bias),
+        }
         with torch.no_grad():
-            self.lstm.weight_ih_l0.copy_(ours.input_weight)
-            self.lstm.weight_hh_l0.copy_(ours.hidden_weight)
-            self.lstm.weight_hr_l0.copy_(ours.projection_weight)
-            self.lstm.bias_ih_l0.copy_(ours.bias + gates)
-            self.lstm.bias_hh_l0.zero_()
+            for name, parameter in self.lstm.named_parameters():
+                parameter.copy_(values[name])
 
     # It knows neither padding nor beginnings: windows of a carried stream have none.
     def forward(self, x: Tensor, mask: Tensor, state: LSTMState, begins: None) -> tuple[Tensor, LSTMState]:

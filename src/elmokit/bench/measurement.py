@@ -28,12 +28,13 @@ from elmokit.bench.machine import BUSY, Company, Machine, versions
 from elmokit.bench.rates import LONGEST, Precision, best_seconds, largest_rate, measurable, seconds
 from elmokit.bench.sentences import first_tokens, made_up, read_text, real_lengths, tokens_of
 from elmokit.embed.embedder import Elmo
+from elmokit.embed.reader import Array
 from elmokit.errors import UserError
 from elmokit.model.kernels.layers import WEIGHT_FORMATS, WeightFormat
 from elmokit.model.kernels.library import arithmetic
 from elmokit.progress import OnProgress, Progress, silent
 
-FULL, QUICK = 50.0, 5.0  # seconds of measuring
+FULL, QUICK = 45.0, 4.0  # seconds of measuring
 SHARES = {"at once": 0.5, "one at a time": 0.2, "LSTMs": 0.2}  # of these; the rest is for products
 ROUNDS = 3  # that sentences are chosen for; while there is time, there are more
 MOST_ROUNDS = 8
@@ -117,7 +118,8 @@ class Measurement:
 
     def _contenders(self, on_progress: OnProgress) -> dict[tuple[str, str], Contender]:
         """Of each format a cold and a warm one; on the way, how far its vectors are from float32's."""
-        found, expected = {}, None
+        found: dict[tuple[str, str], Contender] = {}
+        expected: list[Array] | None = None
         for number, weights in enumerate(self.formats):
             on_progress(Progress("getting ready", number, len(self.formats)))
             cold = Contender.of(self.checkpoint, COLD, weights)

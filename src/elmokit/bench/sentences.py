@@ -29,8 +29,8 @@ def made_up_words(count: int) -> list[str]:
 
 def zipf_shares(count: int) -> NDArray[np.float64]:
     """By Zipf and Mandelbrot: p(rank) ~ (rank + 2.7) ** -1.1."""
-    weights: NDArray[np.float64] = (np.arange(1, count + 1) + 2.7) ** -1.1
-    return weights / weights.sum()
+    weights = np.power(np.arange(1, count + 1, dtype=np.float64) + 2.7, -1.1)
+    return np.asarray(weights / weights.sum(), dtype=np.float64)
 
 
 @cache

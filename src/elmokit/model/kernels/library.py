@@ -103,9 +103,9 @@ def arithmetic(weights: str) -> Arithmetic:
         return Arithmetic("float32", "bfloat16, in float32's place: this variant has no unit for it")
     if weights == "int8":
         return Arithmetic("int8", "int8 by the processor (VPDPBUSD)" if _vnni() else "int8, without a unit for it")
-    return Arithmetic(
-        "float32", "float32" if weights == "float32" else f"stored as {weights}, computed in float32"
-    )
+    if weights == "float32":
+        return Arithmetic("float32", "float32")
+    return Arithmetic("float32", f"stored as {weights}, computed in float32")
 
 
 def _vnni() -> bool:
