@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
+import importlib
 import json
-import sys
 from pathlib import Path
 from typing import get_args
 
@@ -21,7 +20,7 @@ from elmokit.model.kernels.precision import DIFFERENCES, Difference, by_speed, f
 from elmokit.tasks.model import TaskModel
 
 POS = Path(__file__).parent / "tasks" / "pos.conllu"
-BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "precision.py"
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 CLOSE, WORSE, BETTER = Difference("p", -0.05, 0.1), Difference("p", -0.11, 0.0), Difference("p", 0.0, 0.2)
 BOTH = ("vnni", "bf16")
 
@@ -146,30 +145,33 @@ def test_a_task_is_used_with_the_weights_that_it_was_trained_with(tmp_path, mode
         TaskModel.load(tmp_path / "run")
 
 
-@pytest.fixture(scope="module")
-def benchmark():
-    spec = importlib.util.spec_from_file_location("benchmarks_precision", BENCHMARK)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # a dataclass looks its module up
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def benchmark(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module("precision")
 
 
-def test_the_interval_of_a_difference_is_paired(benchmark):
+@pytest.fixture
+def probes(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module("precision_probes")
+
+
+def test_the_interval_of_a_difference_is_paired(probes):
     """Whatever the sentences drawn, a constant gain is that gain; noise of n flips spreads as its root."""
     exact = np.stack([np.arange(100) % 7, np.full(100, 10)], axis=1).astype(float)
-    better = exact + [1, 0]
-    assert benchmark.interval(exact, better, 0) == pytest.approx((10, 10))
+    better = exact + np.array([1, 0])
+    assert probes.interval(exact, better, 0) == pytest.approx((10, 10))
     flips = np.zeros((100, 2))
     flips[:16, 0] = np.tile([1, -1], 8)
-    low, high = benchmark.interval(exact, exact + flips, 0)
+    low, high = probes.interval(exact, exact + flips, 0)
     assert low == pytest.approx(-1.96 * 16**0.5 / 10, rel=0.15)
     assert high == pytest.approx(1.96 * 16**0.5 / 10, rel=0.15)
 
 
-def test_outcomes_are_scored_as_f1_and_changed_labels_are_counted(benchmark):
-    exact = benchmark.Outcome(np.array([[1.0, 2.0], [2.0, 2.0]]), ["a", "b", "c", "d"])
-    other = benchmark.Outcome(np.array([[2.0, 2.0], [2.0, 2.0]]), ["a", "x", "c", "d"])
+def test_outcomes_are_scored_as_f1_and_changed_labels_are_counted(probes):
+    exact = probes.Outcome(np.array([[1.0, 2.0], [2.0, 2.0]]), ["a", "b", "c", "d"])
+    other = probes.Outcome(np.array([[2.0, 2.0], [2.0, 2.0]]), ["a", "x", "c", "d"])
     row = other.beside(exact, 0)
     assert (exact.score, row["points"], row["changed"], row["labels"]) == (75.0, 25.0, 1, 4)
 

@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from elmokit.cli.shared.exhibits import Save, save_exhibits, show
-from elmokit.cli.shared.options import DEFAULT_MODEL, AsJson, Model, Threads, Tokenizer, Weights, opened, use_threads
+from elmokit.cli.shared.options import (
+    DEFAULT_MODEL,
+    AsJson,
+    Model,
+    Threads,
+    Tokenizer,
+    Weights,
+    opened,
+    use_threads,
+)
 from elmokit.progress import terminal_bar
 
 
@@ -70,5 +79,10 @@ def polysemy(
             on_progress=on_progress,
         )
     files = [str(file) for file in (corpus, senses, tagged) if file is not None]
-    show(result.exhibit(), {"model": model, "weights": weights, "files": files, "seed": seed, **result.to_dict()}, save, as_json)
+    show(
+        result.exhibit(),
+        {"model": model, "weights": weights, "files": files, "seed": seed, **result.to_dict()},
+        save,
+        as_json,
+    )
     save_exhibits([result.listing()], save)

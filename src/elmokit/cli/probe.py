@@ -142,7 +142,13 @@ def wsd(
         result = probe_senses(
             opened(model, weights), train, tests, index=index, limit=limit, seed=seed, on_progress=on_progress
         )
-    facts = {"model": model, "weights": weights, "train": str(train), "index": index and str(index), **result.to_dict()}
+    facts = {
+        "model": model,
+        "weights": weights,
+        "train": str(train),
+        "index": index and str(index),
+        **result.to_dict(),
+    }
     show(result.exhibit(), facts, save, as_json)
 
 
@@ -225,7 +231,12 @@ def pairs(
 
     with terminal_bar() as on_progress:
         result = probe_pairs(opened(model, weights, tokenizer), file, on_progress=on_progress)
-    show(result.exhibit(), {"model": model, "weights": weights, "file": str(file), **result.to_dict()}, save, as_json)
+    show(
+        result.exhibit(),
+        {"model": model, "weights": weights, "file": str(file), **result.to_dict()},
+        save,
+        as_json,
+    )
 
 
 def _tags(

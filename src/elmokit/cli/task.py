@@ -51,7 +51,8 @@ Own = Annotated[
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="OUT of `elmo task train`, or OUT/best.")]
 AsTrained = Annotated[
-    WeightsName | None, typer.Option("--weights", help="How ELMo's weights are kept.", show_default="as in training")
+    WeightsName | None,
+    typer.Option("--weights", help="How ELMo's weights are kept.", show_default="as in training"),
 ]
 Cache = Annotated[
     Path | None,

@@ -26,7 +26,9 @@ Model = Annotated[
 WeightsName = Literal["float32", "bfloat16", "float16", "int8"]  # as the kernels have them, without their import
 Weights = Annotated[
     WeightsName,
-    typer.Option(help="How weights are kept and multiplied: smaller is faster where the processor has it, not exact."),
+    typer.Option(
+        help="How weights are kept and multiplied: smaller is faster where the processor has it, not exact."
+    ),
 ]
 State = Annotated[
     Literal["zero", "carry"],

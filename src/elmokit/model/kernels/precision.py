@@ -1,7 +1,7 @@
 """weights="auto": the fastest format of weights whose measured scores stay with float32's.
 
 `benchmarks/precision.py` measures what `DIFFERENCES` holds: probes are learned from float32's vectors and measured
-with each format, for the bundled models. Of a model of your own this says nothing: measure it with the same script.
+with each format, for the bundled models. Of a model of your own this says nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WITHIN = 0.1  # points that a probe's score may differ from float32's, up or dow
 
 @dataclass(frozen=True)
 class Difference:
-    """Of one probe's scores from float32's, in points: of its rows (layers and their mean) the lowest and highest."""
+    """Of one probe's scores from float32's, in points: the lowest and highest of its rows (layers, their mean)."""
 
     probe: str
     lowest: float
@@ -27,7 +27,7 @@ class Difference:
 
     @property
     def within(self) -> bool:
-        return -WITHIN <= self.lowest and self.highest <= WITHIN
+        return self.lowest >= -WITHIN and self.highest <= WITHIN
 
 
 DIFFERENCES: dict[WeightFormat, tuple[Difference, ...]] = {}
