@@ -21,7 +21,8 @@ from elmokit.tasks.model import TaskModel
 
 POS = Path(__file__).parent / "tasks" / "pos.conllu"
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-CLOSE, WORSE, BETTER = Difference("p", -0.05, 0.1), Difference("p", -0.11, 0.0), Difference("p", 0.0, 0.2)
+CLOSE, WORSE, BETTER = (Difference("p", *ends, 2000) for ends in ((-0.05, 0.1), (-0.11, 0.0), (0.0, 0.2)))
+COARSE = Difference("q", -0.2, 0.2, 500)  # one answer is 0.2 points
 BOTH = ("vnni", "bf16")
 
 
@@ -65,6 +66,19 @@ def test_auto_takes_no_format_that_was_not_measured(measured):
     assert fastest("avx512", BOTH) == "bfloat16"
     measured()
     assert fastest("avx512", BOTH) == "float32"
+
+
+def test_a_probe_whose_one_answer_is_more_than_a_tenth_of_a_point_does_not_decide(measured):
+    measured(int8=[COARSE, WORSE], bfloat16=[COARSE, CLOSE])
+    assert fastest("avx512", BOTH) == "bfloat16"
+    measured(bfloat16=[COARSE])  # nothing that could decide was measured
+    assert fastest("avx512", BOTH) == "float32"
+
+
+def test_auto_as_measured_is_bfloat16_where_there_is_a_unit_for_it_and_never_int8():
+    assert fastest("avx512", BOTH) == fastest("avx512", ("bf16",)) == "bfloat16"
+    assert fastest("avx512", ("vnni",)) == "float32"
+    assert [d.probe for d in DIFFERENCES["int8"] if d.decides and not d.within] == ["ko-small pos"]
 
 
 def test_auto_is_float32_where_no_unit_is_faster(measured):
