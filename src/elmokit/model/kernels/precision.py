@@ -3,8 +3,8 @@
 `benchmarks/precision.py` measures what `DIFFERENCES` holds: probes are learned from float32's vectors and measured
 with each format, for the bundled models. Of a model of your own this says nothing.
 
-A probe in which one answer is worth more than `WITHIN` cannot tell a tenth of a point, and does not decide: that is
-`pairs`. The rule was made after the measurement, in which bfloat16 changed one answer of `pairs` in each of two
+A probe in which one answer is worth more than `WITHIN` cannot tell a tenth of a point, and does not decide:
+so it is with `pairs`. The rule was made after the measurement, in which bfloat16 changed one answer of `pairs` in each of two
 rows; with `pairs` deciding, auto would be float32 everywhere. int8 is out either way, by Korean parts of speech.
 """
 
@@ -40,8 +40,8 @@ class Difference:
 
 
 # 2026-11-18, commit 97be84e, Zen 4 with AVX-512, VNNI and BF16, 2 threads: `benchmarks/precision.py DATA`, seed 0.
-# Differences as measured, not what they may be: the 95 % interval of bfloat16's NER reaches -0.12. The bundled models
-# are stored as float16, so that float16 is float32 here.
+# Differences as measured, not what they may be: the 95 % interval of bfloat16's NER reaches -0.12. The bundled
+# models are stored as float16, so that float16 is float32 here.
 ANSWERS = {  # `ner` is F1 of 2,551 entities, `pairs` are questions
     "en-small pairs": 600,
     "en-small pos": 25_147,
