@@ -3,9 +3,10 @@
 `benchmarks/precision.py` measures what `DIFFERENCES` holds: probes are learned from float32's vectors and measured
 with each format, for the bundled models. Of a model of your own this says nothing.
 
-A probe in which one answer is worth more than `WITHIN` cannot tell a tenth of a point, and does not decide: so it
-is with `pairs`. The rule was made after the measurement, in which bfloat16 changed one answer of `pairs` in each of
-two rows; with `pairs` deciding, auto would be float32 everywhere. int8 is out either way, by Korean parts of speech.
+A probe in which one answer is worth more than `WITHIN` cannot tell a tenth of a point, and does not decide:
+so it is with `pairs`. The rule was made after the measurement, in which bfloat16 changed one answer of
+`pairs` in each of two rows; with `pairs` deciding, auto would be float32 everywhere. int8 is out either way,
+by Korean parts of speech.
 """
 
 from __future__ import annotations
