@@ -38,7 +38,7 @@ def as_bfloat16(values):
 
 
 def bfloat16_product(x, weight, bias):
-    """As VDPBF16PS: of each pair the second first; an addition is rounded once. float64 holds it exactly, or nearly."""
+    """As VDPBF16PS: of each pair the second first; an addition is rounded once, and float64 knows how."""
     x, weight = (flushed(as_bfloat16(np.pad(m, ((0, 0), (0, m.shape[1] % 2))))) for m in (x, weight))
     total = np.broadcast_to(bias, (len(x), len(weight))).astype(np.float32)
     with np.errstate(all="ignore"):
