@@ -215,6 +215,15 @@ def test_encoders_that_the_library_does_not_run_as_a_whole_fill_the_table_themse
             np.testing.assert_array_equal(array, inside(layers, row, sentences[row]))
 
 
+@pytest.mark.parametrize("kernels", ["best", "torch"])
+def test_a_sentence_that_is_kept_keeps_no_other_in_memory(kernels):
+    with use(kernels):
+        for options in ({}, {"layers": 1}, {"pooling": "mean"}, {"layers": ScalarMix(3, layer_norm="token")}):
+            for array in elmo_of(CONFIGS["relu"]).embed(SENTENCES[2], **options):
+                memory = array if array.base is None else array.base
+                assert np.asarray(memory).nbytes == array.nbytes
+
+
 def test_ids_that_are_none_of_the_tables_do_not_reach_the_library():
     elmo = make_elmo()
     model = packed_model(elmo.bilm)

@@ -166,7 +166,7 @@ class Reader:
         vectors = []
         for row, sentence in enumerate(sentences):
             inside = slice(0, len(sentence) + 2) if boundaries else slice(1, len(sentence) + 1)
-            vectors.append(np.array(pool(mixed[..., row, inside, :], pooling)))
+            vectors.append(pool(mixed[..., row, inside, :], pooling).numpy().copy())
         return vectors
 
     @torch.inference_mode()
