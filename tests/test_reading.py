@@ -261,6 +261,7 @@ def test_words_are_kept_where_only_an_lstm_has_changed():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits a process's memory as Linux does")
+@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer needs the memory itself")
 def test_where_no_thread_can_be_started_the_caller_does_all_the_work():
     """In a process without room for one more thread's stack."""
     script = """

@@ -4,6 +4,7 @@ library       the native library: found, checked, loaded, chosen; structs and so
 dispatch      which path runs
 cache         what was made of weights, and until when
 packing       weights as the library reads them; layers: those of an LSTM
+reading       sentences through the whole model in one call: ids of new words in, layers out
 recurrent     all layers of both directions at once; and one layer of both, with gradients
 steps         the former by torch alone, where the library cannot
 convolution   character filters by tables
