@@ -83,10 +83,11 @@ def orthogonalize(matrices: Sequence[Tensor]) -> list[Tensor]:
         sizes[min(matrix.shape)].append(i)
     equal = list(matrices)
     for places in sizes.values():
-        roots = inverse_roots(torch.stack([_gram(matrices[i]) for i in places]))
-        for i, root in zip(places, roots):
-            x = matrices[i]
-            equal[i] = _product(root, x) if _is_wide(x) else _product(x, root)
+        some = [matrices[i] for i in places]
+        roots = inverse_roots(torch.stack(_grams(some)))
+        pairs = [(root, x) if _is_wide(x) else (x, root) for x, root in zip(some, roots)]
+        for i, made in zip(places, _products(pairs)):
+            equal[i] = made
     return equal
 
 
@@ -109,10 +110,12 @@ def _is_wide(x: Tensor) -> bool:
     return x.shape[0] <= x.shape[1]
 
 
-def _gram(x: Tensor) -> Tensor:
-    return _product(x, x.T) if _is_wide(x) else _product(x.T, x)
+def _grams(matrices: Sequence[Tensor]) -> list[Tensor]:
+    return _products([(x, x.T) if _is_wide(x) else (x.T, x) for x in matrices], symmetric=True)
 
 
-def _product(a: Tensor, b: Tensor) -> Tensor:
+def _products(pairs: Sequence[tuple[Tensor, Tensor]], symmetric: bool = False) -> list[Tensor]:
     """In bfloat16 where training multiplies so; what is iterated stays float32."""
-    return bfloat16.product(a, b) if path_for(a, b, training=True) is Path.BFLOAT16_TRAINING else a @ b
+    if path_for(*(matrix for pair in pairs for matrix in pair), training=True) is not Path.BFLOAT16_TRAINING:
+        return [a @ b for a, b in pairs]
+    return bfloat16.products([bfloat16.Factors(a, b, symmetric=symmetric) for a, b in pairs])

@@ -11,6 +11,7 @@
 #endif
 #define VARIANT bfloat16
 #define LANES 16
+#include "bfloat16_highway.h"
 #include "bfloat16_lstm.h"
 #include "bfloat16_softmax.h"
 
@@ -19,7 +20,8 @@ const Bfloat16Kernels* bfloat16_kernels() {
   using namespace VARIANT;
   static const Bfloat16Kernels kernels = {pack,           multiply,         pack_layer,      forward,
                                           backward,       pack_gradients,   weight_gradients, share_gradients,
-                                          pack_softmax,   softmax_rows,     softmax_weights};
+                                          pack_softmax,   softmax_rows,     softmax_weights,  mirror,
+                                          highway,        highway_backward};
   return &kernels;
 }
 }  // namespace elmo

@@ -141,8 +141,9 @@ EXPORT int64_t elmo_bytes(const char* name) {
 #define BOTH(type, field) {#type, sizeof(type)}, {#type "." #field, offsetof(type, field)}
   static const struct { const char* name; int64_t bytes; } known[] = {
       BOTH(Packed, offset),  BOTH(Layer, format),   BOTH(Pass, start_cell), BOTH(Filters, real),    BOTH(Words, features_gradient),
-      BOTH(Linear, format), BOTH(Span, count),      BOTH(Operand, column),  BOTH(Product, packed),
-      BOTH(Softmax, errors), BOTH(Layer16, projection_clip), BOTH(Pass16, projection_weight_gradient)};
+      BOTH(Linear, format), BOTH(Span, count),      BOTH(Operand, column),  BOTH(Product, symmetric),
+      BOTH(Softmax, errors), BOTH(Layer16, projection_clip), BOTH(Pass16, projection_weight_gradient),
+      BOTH(Highway16, width)};
 #undef BOTH
   for (const auto& each : known)
     if (!strcmp(name, each.name)) return each.bytes;
@@ -256,20 +257,52 @@ static std::unique_ptr<T[]> room(int64_t count) {  // not filled
   return std::unique_ptr<T[]>(new T[count]);
 }
 
-EXPORT int elmo_product16(const Product* given, int64_t threads) try {
-  Product product = *given;
-  const int64_t panels = up_to(product.b.columns, PANEL) / PANEL, rows = product.a.rows;
-  const auto packed = room<Pair>(panels * PANEL * ((product.b.rows + 1) / 2));
-  product.packed = packed.get();
+// All of them at once: their operands are packed by all threads, then blocks of rows of all results are shared out.
+EXPORT int elmo_products16(const Product* given, int64_t count, int64_t threads) try {
   const Bfloat16Kernels& now = *bfloat16();
-  const int failed = share_out(panels, threads, [&](int64_t p) { now.pack(product, p, p + 1); });
-  const int64_t parts = std::max<int64_t>(1, std::min(threads, rows / PANEL));
-  const int64_t part = std::max<int64_t>(1, up_to(rows, parts * PANEL) / parts);
-  return failed | share_out((rows + part - 1) / part, threads, [&](int64_t i) {
-           now.multiply(product, i * part, std::min((i + 1) * part, rows));
+  std::vector<Product> products(given, given + count);
+  std::vector<std::unique_ptr<Pair[]>> packed;
+  std::vector<std::pair<int64_t, int64_t>> panels, blocks;  // of a product: its panels, its blocks of rows
+  std::vector<int64_t> sizes, mirrored;
+  for (int64_t i = 0; i < count; i++) {
+    Product& product = products[i];
+    const int64_t pairs = (product.b.rows + 1) / 2, rows = product.a.rows, all = up_to(product.b.columns, PANEL) / PANEL;
+    packed.push_back(room<Pair>(all * PANEL * pairs));
+    product.packed = packed.back().get();
+    for (int64_t p = 0; p < all; p++) panels.emplace_back(i, p);
+    // As many rows as stay in the cache, or fewer, so that each thread has some.
+    const int64_t fitting = CACHED16 / std::max<int64_t>(pairs, 1) / PANEL * PANEL;
+    const int64_t share = up_to((rows + threads - 1) / threads, PANEL);
+    sizes.push_back(std::max<int64_t>(PANEL, std::min(fitting, share)));
+    for (int64_t row = 0; row < rows; row += sizes.back()) blocks.emplace_back(i, row);
+    if (product.symmetric) mirrored.push_back(i);
+  }
+  const int packing = share_out((int64_t)panels.size(), threads, [&](int64_t task) {
+    now.pack(products[panels[task].first], panels[task].second, panels[task].second + 1);
+  });
+  const int multiplying = share_out((int64_t)blocks.size(), threads, [&](int64_t task) {
+    const auto [i, row] = blocks[task];
+    now.multiply(products[i], row, std::min(row + sizes[i], products[i].a.rows));
+  });
+  return packing | multiplying | share_out((int64_t)mirrored.size(), threads, [&](int64_t task) {
+           now.mirror(products[mirrored[task]]);
          });
 } catch (const std::exception&) {
   return 1;
+}
+
+EXPORT int elmo_highway16(const Highway16* highway, int64_t threads) {
+  const int64_t all = highway->rows * highway->width, some = 1 << 15;
+  return share_out((all + some - 1) / some, threads, [&](int64_t i) {
+    bfloat16()->highway(*highway, i * some, std::min((i + 1) * some, all));
+  });
+}
+
+EXPORT int elmo_highway_backward16(const Highway16* highway, int64_t threads) {
+  const int64_t some = 128;  // columns
+  return share_out((highway->width + some - 1) / some, threads, [&](int64_t i) {
+    bfloat16()->highway_backward(*highway, i * some, std::min((i + 1) * some, highway->width));
+  });
 }
 
 EXPORT int elmo_forward16(const Layer16* layers, const Pass16* passes, int64_t directions, int64_t threads) {
