@@ -83,6 +83,21 @@ def test_flops_of_the_recurrence_by_hand(pretrain):
     assert pretrain.step_flops(small_config(), 10, 7, 6, 5, 12)["LSTM, projection"] == 3 * 2 * 2 * 2 * 6 * 24 * 8
 
 
+def test_flops_of_muon_are_those_of_its_products_in_their_turn():
+    # 8 x 20: its Gram matrix and the last product 8 x 8 x 20 each, and thirteen of 8 x 8 x 8; in every second step
+    flops = script("step_parts").muon_flops([torch.zeros(8, 20), torch.zeros(20, 8)], every=2)
+    assert flops == 2 * (2 * 8 * 8 * 20 + 13 * 8**3)
+
+
+def test_time_within_a_part_is_its_own_and_all_of_it_is_counted(monkeypatch):
+    parts, now = script("step_parts"), iter(range(0, 100, 10))
+    monkeypatch.setattr(parts.time, "perf_counter", lambda: next(now))
+    watch = parts.Parts()
+    inner = watch.watched("inner", lambda: None)
+    watch.watched(lambda given: given, lambda _: inner())("outer")
+    assert watch.seconds == {"the rest": 0, "outer": 20, "inner": 10}
+
+
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 def test_torchs_lstm_is_ours_where_nothing_is_clipped(pretrain):
     torch.manual_seed(0)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from elmokit.model.kernels import bfloat16
 from elmokit.model.kernels.dispatch import Path, path_for
+from elmokit.model.kernels.polynomials import polynomials
 
 # x (a + b x^2 + c x^4), one after the other: what lies in [0.003, 1] comes to lie in [0.8, 1.2], as near to 1 as
 # four of them can bring it (Amsel et al. 2025: each has the least largest error on what the one before left).
@@ -95,6 +96,8 @@ def inverse_roots(grams: Tensor) -> Tensor:  # [K, M, M] -> [K, M, M], about G *
     # Its Frobenius norm bounds the largest eigenvalue, more closely than that of X does; a hundredth for rounding.
     norm: Tensor = (1.01 * torch.linalg.matrix_norm(grams, keepdim=True)).clamp(min=TINY)
     grams = grams / norm
+    if path_for(grams, training=True) is Path.BFLOAT16_TRAINING:
+        return polynomials(grams, COEFFICIENTS) * norm.rsqrt()
     root: Tensor | None = None  # the product of the polynomials so far
     for i, (a, b, c) in enumerate(COEFFICIENTS):
         polynomial = torch.baddbmm(grams, grams, grams, beta=b, alpha=c)

@@ -80,9 +80,16 @@ def products(given: Sequence[Factors]) -> list[Tensor]:
     held: list[Tensor | None] = []  # until the call is over: the structs hold addresses alone
     structs, results = [], []
     for a, b, bias, onto, symmetric in given:
-        if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0] or (bias is not None and len(bias) != b.shape[1]):
+        if (
+            a.dim() != 2
+            or b.dim() != 2
+            or a.shape[1] != b.shape[0]
+            or (bias is not None and len(bias) != b.shape[1])
+        ):
             raise UserError(f"expected matrices that fit, found {tuple(a.shape)} and {tuple(b.shape)}")
-        if onto is not None and (bias is not None or not onto.is_contiguous() or onto.shape != (len(a), b.shape[1])):
+        if onto is not None and (
+            bias is not None or not onto.is_contiguous() or onto.shape != (len(a), b.shape[1])
+        ):
             raise UserError(f"expected no bias and a matrix to add to, found {tuple(onto.shape)}")
         a, b = _with_strides(a), _with_strides(b)
         bias = None if bias is None else bias.contiguous()

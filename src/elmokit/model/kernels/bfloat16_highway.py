@@ -53,7 +53,10 @@ class _Highway(torch.autograd.Function):
         x_gradient = torch.empty_like(x) if by_x else None
         biases = x.new_empty(2, x.shape[1])
         given = _struct(x, transform, carry)
-        given.out_gradient, given.x_gradient = gradient.data_ptr(), None if x_gradient is None else x_gradient.data_ptr()
+        given.out_gradient, given.x_gradient = (
+            gradient.data_ptr(),
+            None if x_gradient is None else x_gradient.data_ptr(),
+        )
         given.transform_bias_gradient, given.carry_bias_gradient = (bias.data_ptr() for bias in biases)
         call("elmo_highway_backward16", byref(given), torch.get_num_threads())
         # Now transform and carry are their gradients.

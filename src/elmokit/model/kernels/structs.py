@@ -190,7 +190,6 @@ class Softmax(ctypes.Structure):
     )
 
 
-
 class Highway16(ctypes.Structure):
     _fields_ = (
         ("x", c_void_p),
@@ -233,7 +232,9 @@ SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "elmo_products16": (c_int, (POINTER(Product), c_int64, c_int64)),
     "elmo_forward16": (c_int, (POINTER(Layer16), POINTER(Pass16), c_int64, c_int64)),
     "elmo_backward16": (c_int, (POINTER(Layer16), POINTER(Pass16), c_int64, c_int64)),
+    "elmo_weights16": (c_int, (POINTER(Layer16), POINTER(Pass16), c_int64, c_int64)),
     "elmo_softmax16": (c_int, (POINTER(Softmax), c_int64)),
+    "elmo_polynomials16": (c_int, (c_void_p, c_int64, c_int64, c_void_p, c_int64, c_void_p, c_int64)),
     "elmo_highway16": (c_int, (POINTER(Highway16), c_int64)),
     "elmo_highway_backward16": (c_int, (POINTER(Highway16), c_int64)),
 }

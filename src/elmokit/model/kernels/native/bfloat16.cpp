@@ -14,6 +14,7 @@
 #include "bfloat16_highway.h"
 #include "bfloat16_lstm.h"
 #include "bfloat16_softmax.h"
+#include "symmetric.h"
 
 namespace elmo {
 const Bfloat16Kernels* bfloat16_kernels() {
@@ -21,7 +22,7 @@ const Bfloat16Kernels* bfloat16_kernels() {
   static const Bfloat16Kernels kernels = {pack,           multiply,         pack_layer,      forward,
                                           backward,       pack_gradients,   weight_gradients, share_gradients,
                                           pack_softmax,   softmax_rows,     softmax_weights,  mirror,
-                                          highway,        highway_backward};
+                                          highway,        highway_backward, polynomials};
   return &kernels;
 }
 }  // namespace elmo

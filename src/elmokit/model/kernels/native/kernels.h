@@ -225,6 +225,7 @@ struct Bfloat16Kernels {
   void (*mirror)(const Product& product);
   void (*highway)(const Highway16& highway, int64_t first, int64_t last);
   void (*highway_backward)(const Highway16& highway, int64_t from, int64_t to);
+  void (*polynomials)(const float* gram, const float* coefficients, int64_t count, int64_t size, float* out);
 };
 
 const Bfloat16Kernels* bfloat16_kernels();  // null where the compiler knows none

@@ -345,9 +345,14 @@ EXPORT int elmo_forward16(const Layer16* layers, const Pass16* passes, int64_t d
 
 EXPORT int elmo_backward16(const Layer16* layers, const Pass16* passes, int64_t directions, int64_t threads) {
   const Bfloat16Kernels& now = *bfloat16();
-  const int failed = over_rows(passes->pass, directions, 1, threads, [&](int64_t i, int64_t first, int64_t last) {
+  return over_rows(passes->pass, directions, 1, threads, [&](int64_t i, int64_t first, int64_t last) {
     now.backward(layers[i], passes[i], first, last);
   });
+}
+
+// The weights' gradients, after elmo_backward16.
+EXPORT int elmo_weights16(const Layer16* layers, const Pass16* passes, int64_t directions, int64_t threads) {
+  const Bfloat16Kernels& now = *bfloat16();
   const int64_t inputs = layers->inputs, cells = layers->cells, width = layers->width;
   const int64_t panels = (up_to(inputs, PANEL) + up_to(width, PANEL) + up_to(cells, PANEL)) / PANEL;
   const int64_t blocks = (up_to(4 * up_to(cells, UNITS), BLOCK16) + up_to(width, BLOCK16)) / BLOCK16;
@@ -357,9 +362,9 @@ EXPORT int elmo_backward16(const Layer16* layers, const Pass16* passes, int64_t 
   const int weighing = share_out(directions * blocks, threads, [&](int64_t i) {
     now.weight_gradients(layers[i / blocks], passes[i / blocks], i % blocks);
   });
-  if (!passes->places) return failed | packing | weighing;
+  if (!passes->places) return packing | weighing;
   const int64_t shares = up_to(4 * up_to(cells, UNITS), BLOCK16) / BLOCK16;
-  return failed | packing | weighing | share_out(directions * shares, threads, [&](int64_t i) {
+  return packing | weighing | share_out(directions * shares, threads, [&](int64_t i) {
            now.share_gradients(layers[i / shares], passes[i / shares], i % shares);
          });
 }
@@ -390,6 +395,14 @@ EXPORT int elmo_softmax16(const Softmax* given, int64_t threads) try {
   return failed;
 } catch (const std::exception&) {
   return 1;
+}
+
+// Of each of the symmetric grams [matrices, size, size]; coefficients [count, 3].
+EXPORT int elmo_polynomials16(const float* grams, int64_t matrices, int64_t size, const float* coefficients,
+                              int64_t count, float* out, int64_t threads) {
+  return share_out(matrices, threads, [&](int64_t i) {
+    bfloat16()->polynomials(grams + i * size * size, coefficients, count, size, out + i * size * size);
+  });
 }
 
 // The library is loaded by ctypes; Windows' linker asks for this name all the same.
