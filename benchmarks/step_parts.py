@@ -154,13 +154,18 @@ def computed_flops(trainer: Trainer, window: Window) -> dict[str, float]:
     return {part: 3.0 * 2.0 * count for part, count in products.items()}
 
 
-def muon_flops(matrices: Sequence[Tensor], every: int) -> float:
-    """Of a step: of each block the Gram matrix, the polynomials' products, and the block times the root."""
+def muon_flops(matrices: Sequence[Tensor], every: int, halves: bool = False) -> float:
+    """Of a step: of each block the Gram matrix, the polynomials' products, and the block times the root.
+
+    halves: of what is symmetric, only the panels of 32 columns from the diagonal on are computed.
+    """
     iterations = len(muon.COEFFICIENTS)
-    count = 0
+    count = 0.0
     for block in (block for matrix in matrices for block in muon.blocks_of(matrix.detach())):
         small, large = sorted(block.shape)
-        count += 2 * small**2 * large + (4 * iterations - 3) * small**3
+        panels = -(-small // 32)
+        share = (panels + 1) / (2 * panels) if halves else 1.0
+        count += small**2 * large * (1 + share) + (4 * iterations - 3) * small**3 * share
     return 2.0 * count / every
 
 
@@ -195,7 +200,7 @@ class StepFigures:
         took = sum(parts.seconds.values())
         flops = sum(computed_flops(trainer, window).values())
         updates = trainer.optimizer.muon
-        more = muon_flops(updates.matrices, updates.every)
+        more = muon_flops(updates.matrices, updates.every, halves=trainer.precision == "bfloat16")
         self.rates[name] = max(self.rates[name], flops / took)
         self.with_muon[name] = max(self.with_muon[name], (flops + more) / took)
         self.steps[name] = min(self.steps[name], took)
