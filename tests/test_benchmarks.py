@@ -17,7 +17,7 @@ from elmokit.bench.flops import lstm_flops, step_flops
 from elmokit.bench.lstms import TorchLSTM
 from elmokit.bench.sentences import made_up_words
 from elmokit.model.kernels import variant
-from elmokit.model.kernels.layers import WEIGHT_FORMATS
+from elmokit.model.kernels.packing import WEIGHT_FORMATS
 from elmokit.model.lstm import LSTMState, ProjectedLSTM
 from helpers.models import small_config
 

@@ -177,6 +177,13 @@ EXPORT int64_t elmo_bytes(const char* name) {
 
 EXPORT const char* elmo_variant() { return kernels().name; }
 
+// Does the processor itself multiply weights of this format, by instructions that the chosen variant may use?
+EXPORT int elmo_in_hardware(int format) {
+  if (format == FLOAT32) return 1;
+  const auto now = kernels().precisions[format].forward;
+  return (vdpbf16ps() && now == vdpbf16ps()->forward) || (vpdpbusd() && now == vpdpbusd()->forward);
+}
+
 // 1: it is used from now on; 0: this processor cannot.
 EXPORT int elmo_choose(const char* name) {
   const Kernels* named = by_name(name);
