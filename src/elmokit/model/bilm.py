@@ -18,7 +18,7 @@ from elmokit.model.kernels import recurrent, steps
 from elmokit.model.kernels.cache import weights_of
 from elmokit.model.kernels.dispatch import Path, path_for
 from elmokit.model.kernels.forking import prepare_for_forks
-from elmokit.model.kernels.layers import WeightFormat
+from elmokit.model.kernels.packing import WeightFormat
 from elmokit.model.kernels.recurrent import Repeated
 from elmokit.model.lstm import LSTMConfig, LSTMState, ProjectedLSTM
 from elmokit.model.rows import whole_rows
@@ -58,7 +58,6 @@ class BiLMOutput(NamedTuple):
 
 
 class BiLM(nn.Module):
-    weights: WeightFormat = "float32"  # of the LSTMs' weights as the native library reads them without gradients
     private = (
         False  # nobody but the reader that made it has it, so nobody edits it: what was packed need no hashing
     )
@@ -76,6 +75,15 @@ class BiLM(nn.Module):
         # Input and output of a layer are both P wide: x_k is, and so is every projection.
         self.forward_lstms = nn.ModuleList(ProjectedLSTM(width, config.lstm) for _ in range(config.lstm.layers))
         self.backward_lstms = nn.ModuleList(ProjectedLSTM(width, config.lstm) for _ in range(config.lstm.layers))
+
+    @property
+    def weights(self) -> WeightFormat:
+        """The format of the weights that the native library computes with where there are no gradients."""
+        return self.encoder.weights
+
+    @weights.setter
+    def weights(self, weights: WeightFormat) -> None:
+        self.encoder.weights = weights
 
     def forward(self, ids: Tensor, state: BiLMState | None = None) -> BiLMOutput:
         """ids [B, T, W] as they are: sentence boundaries are the caller's (see `add_boundaries`)."""

@@ -20,6 +20,7 @@ from elmokit.errors import UserError
 from elmokit.model.kernels import convolution, linear
 from elmokit.model.kernels.cache import weights_of
 from elmokit.model.kernels.dispatch import Path, path_for
+from elmokit.model.kernels.packing import WeightFormat
 from elmokit.model.lstm import MOST_LAYERS, WIDEST
 from elmokit.model.rows import row_chunks, whole_rows
 from elmokit.text.characters import BYTE_CHARACTERS, MOST_CHARACTERS
@@ -84,14 +85,16 @@ class Highway(nn.Module):
             nn.init.normal_(part.weight, std=width**-0.5)
             nn.init.constant_(part.bias, bias)
 
-    def forward(self, x: Tensor) -> Tensor:  # [N, F] -> [N, F]
+    def forward(self, x: Tensor, weights: WeightFormat = "float32") -> Tensor:  # [N, F] -> [N, F]
         if path_for(x, *weights_of(self)) is Path.NATIVE_INFERENCE:
-            return linear.highway(self.transform, self.carry, x)
+            return linear.highway(self.transform, self.carry, x, weights)
         carry = torch.sigmoid(linear.applied(self.carry, x))
         return carry * F.relu(linear.applied(self.transform, x)) + (1 - carry) * x
 
 
 class CharEncoder(nn.Module):
+    weights: WeightFormat = "float32"  # of highway and projection, as the native library reads them
+
     def __init__(self, config: CharEncoderConfig, width: int) -> None:
         super().__init__()
         self.config = config
@@ -156,10 +159,10 @@ class CharEncoder(nn.Module):
             features.append(self.word_embedding(ids[:, -1]))
         if pooled is not None:
             for highway in self.highway:
-                pooled = highway(pooled)
+                pooled = highway(pooled, self.weights)
             features.append(pooled)
         joined = torch.cat(features, dim=-1) if len(features) > 1 else features[0]
-        return linear.linear(self.projection, joined)
+        return linear.linear(self.projection, joined, self.weights)
 
     def _convolve(self, ids: Tensor) -> Tensor:  # [N, C] -> [N, F]
         widest = self._check_length(ids)

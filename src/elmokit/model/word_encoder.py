@@ -11,6 +11,7 @@ from elmokit.config import check_size
 from elmokit.errors import UserError
 from elmokit.model.char_encoder import MOST_ROWS
 from elmokit.model.kernels.linear import linear
+from elmokit.model.kernels.packing import WeightFormat
 from elmokit.model.lstm import WIDEST
 
 
@@ -31,6 +32,8 @@ class WordEncoderConfig:
 class WordEncoder(nn.Module):
     """A table of vectors, and a projection where they are not P wide."""
 
+    weights: WeightFormat = "float32"  # of the projection, as the native library reads it
+
     def __init__(self, config: WordEncoderConfig, width: int) -> None:
         super().__init__()
         self.config = config
@@ -39,7 +42,7 @@ class WordEncoder(nn.Module):
         self.projection = nn.Identity() if config.embedding == width else nn.Linear(config.embedding, width)
 
     def encode(self, ids: Tensor) -> Tensor:  # [N, 1] -> x [N, P]
-        return linear(self.projection, self.word_embedding(ids[..., 0]))
+        return linear(self.projection, self.word_embedding(ids[..., 0]), self.weights)
 
     def forward(self, ids: Tensor) -> Tensor:  # [B, T, 1] -> x [B, T, P]
         return self.encode(ids.reshape(-1, ids.shape[-1])).view(*ids.shape[:-1], -1)

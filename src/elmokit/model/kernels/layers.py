@@ -7,19 +7,17 @@ four gates of eight units. P' is P up to whole panels.
 from __future__ import annotations
 
 import math
-from typing import Literal
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from elmokit.model.kernels.cache import remembered, weights_of
-from elmokit.model.kernels.packing import padded, panels, up_to
-from elmokit.model.kernels.structs import PANEL, Layer, Packed
+from elmokit.model.kernels.packing import WEIGHT_FORMATS as WEIGHT_FORMATS
+from elmokit.model.kernels.packing import PackedMatrix, blocks, padded, panels, up_to
+from elmokit.model.kernels.packing import WeightFormat as WeightFormat
+from elmokit.model.kernels.structs import PANEL, Layer
 from elmokit.model.lstm import ProjectedLSTM
 
-WeightFormat = Literal["float32", "float16", "int8"]  # of weights in memory; arithmetic is that of float32
-WEIGHT_FORMATS: dict[WeightFormat, int] = {"float32": 0, "float16": 1, "int8": 2}  # as in native/kernels.h
 GATES, UNITS = 4, PANEL // 4
 DEEPEST = 128  # of a block of the long sums
 
@@ -49,13 +47,14 @@ class PackedLayer:
             format=WEIGHT_FORMATS[weights],
             bias=self.bias.data_ptr(),
         )
+        self.matrices = {
+            "input": PackedMatrix(self.input_weight, weights),
+            "hidden": PackedMatrix(hidden, weights),
+            "projection": PackedMatrix(projection, weights, block),
+        }
+        for name, matrix in self.matrices.items():
+            setattr(self.struct, name, matrix.struct)
         self.held: list[Tensor] = []
-        for name, weight in (("input", self.input_weight), ("hidden", hidden), ("projection", projection)):
-            values, scale = in_format(weight, weights)
-            values = blocks(values, block) if name == "projection" else panels(values)
-            self.held += [values] if scale is None else [values, scale]
-            packed = Packed(values=values.data_ptr(), scale=None if scale is None else scale.data_ptr())
-            setattr(self.struct, name, packed)
         if gradients:
             by_unit = padded(projection.T, up_to(self.cells, PANEL), width)[:, : config.width]
             self._hold("projection_transposed", panels(by_unit))  # [H' / 32, P, 32]
@@ -80,21 +79,6 @@ def by_gate(weight: Tensor, cells: int) -> Tensor:
     columns = weight.shape[1]
     gates = weight.view(-1, GATES, UNITS, columns).transpose(0, 1).reshape(GATES, -1, columns)
     return gates[:, :cells].reshape(-1, columns)
-
-
-def blocks(weight: Tensor, block: int) -> Tensor:  # [N, K] -> [K / block, N / 32, block, 32]
-    rows, columns = weight.shape
-    return weight.reshape(rows // PANEL, PANEL, columns // block, block).permute(2, 0, 3, 1).contiguous()
-
-
-def in_format(weight: Tensor, weights: WeightFormat) -> tuple[Tensor, Tensor | None]:
-    """[N, K] -> the same, smaller, and what its rows are to be multiplied by."""
-    if weights == "float16":
-        return weight.clamp(-65504, 65504).half(), None
-    if weights == "int8":
-        scale = weight.abs().amax(dim=1).clamp(min=torch.finfo(torch.float32).tiny) / 127
-        return (weight / scale.unsqueeze(1)).round().to(torch.int8), scale
-    return weight, None
 
 
 def block_size(depth: int) -> int:

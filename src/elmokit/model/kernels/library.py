@@ -25,7 +25,7 @@ from elmokit.model.kernels.structs import SIGNATURES, STRUCTS
 
 VARIABLE = "ELMOKIT_KERNELS"
 BEST = "best"  # of what the processor can do
-VARIANTS = ("avx512", "avx2", "portable")
+VARIANTS = ("avx512", "avx512f", "avx2", "portable")
 WITHOUT = ("torch", "definition")  # no library
 
 _choice: str | None = None  # None: the environment has not been asked yet
@@ -35,7 +35,7 @@ def use(kernels: str) -> AbstractContextManager[object]:
     """Choose what runs: in a `with` block until its end, called by itself from now on. For the whole process.
 
     best        what the processor does best: what runs if nothing is chosen.
-    avx512, avx2, portable     this variant of the native library.
+    avx512, avx2, portable     this variant of the native library; avx512f is avx512 without VNNI and BF16.
     torch       PyTorch's operations, arranged to be fast; as where the library was not compiled.
     definition  the modules as they are written: a loop over time, step by step. For comparisons.
     """

@@ -5,7 +5,6 @@
 namespace elmo {
 namespace VARIANT {
 
-typedef int32_t WideInts __attribute__((vector_size(4 * LANES)));
 typedef uint8_t WideBytes __attribute__((vector_size(LANES), aligned(1), may_alias));
 
 // How many windows of a word to look at: those inside the run of equal characters at its end (its padding) are all

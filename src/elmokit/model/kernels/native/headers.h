@@ -13,6 +13,9 @@
 #if __has_include(<avx512bf16intrin.h>)
 #define ELMO_BFLOAT16 1  // the compiler knows VDPBF16PS; the processor is asked at run time
 #endif
+#if __has_include(<avx512vnniintrin.h>)
+#define ELMO_VNNI 1  // and VPDPBUSD
+#endif
 #endif
 #endif
 

@@ -8,9 +8,10 @@ namespace elmo {
 constexpr int PANEL = 32;  // columns of a packed piece; eight units of four gates
 constexpr int UNITS = PANEL / 4;
 
-enum WeightFormat : int32_t { FLOAT32 = 0, FLOAT16 = 1, INT8 = 2, BFLOAT16 = 3 };
+enum WeightFormat : int32_t { FLOAT32 = 0, FLOAT16 = 1, INT8 = 2, BFLOAT16 = 3, FORMATS = 4 };
 
-// A packed matrix (packing.py): panels of 32 columns, contiguous along the sum.
+// A packed matrix (packing.py): panels of 32 columns, contiguous along the sum. Of int8 and bfloat16, four or two that
+// follow each other along the sum stand together in a word.
 struct Packed {
   const void* values;
   const float* scale;     // of each column, where values are int8; else null
@@ -21,7 +22,7 @@ struct Packed {
 struct Layer {
   Packed input;                        // [4H / 32, I, 32]; columns by eight units: i f g o
   Packed hidden;                       // [4H / 32, P, 32]
-  Packed projection;                   // [H / block, Pp / 32, block, 32]
+  Packed projection;                   // [H / block, Pp / 32, block, 32]; of words [Pp / 32, H, 32]
   const float* bias;                   // [4H]
   const float* projection_transposed;  // [H / 32, P, 32], for the gradients
   const float* hidden_transposed;      // [4H / transposed_block, Pp / 32, transposed_block, 32]
@@ -92,18 +93,35 @@ struct Span {
 
 constexpr int BLOCK = 48;  // rows of a linear map that a thread takes at once: 2,048 inputs each stay in the cache
 
-struct Kernels {
-  const char* name;
+// What is done with weights of one format.
+struct Precision {
   void (*forward)(const Layer& layer, const Pass& pass, int64_t first, int64_t last);
-  void (*backward)(const Layer& layer, const Pass& pass, int64_t first, int64_t last);
-  void (*convolve)(const Filters& filters, const Words& words, int64_t first, int64_t last);
-  void (*convolve_backward)(const Filters& filters, const Words& words, int64_t first_panel, int64_t last_panel);
   void (*linear)(const Linear& layer, const float* x, float* out, int64_t first, int64_t last, int64_t from,
                  int64_t to);
   void (*highway)(const Linear& transform, const Linear& carry, const float* x, float* out, int64_t first,
                   int64_t last, int64_t from, int64_t to);
+};
+
+struct Kernels {
+  const char* name;
+  Precision precisions[FORMATS];
+  void (*backward)(const Layer& layer, const Pass& pass, int64_t first, int64_t last);
+  void (*convolve)(const Filters& filters, const Words& words, int64_t first, int64_t last);
+  void (*convolve_backward)(const Filters& filters, const Words& words, int64_t first_panel, int64_t last_panel);
   void (*tanh)(const float* x, float* y, int64_t count);
   uint64_t (*digest)(const uint8_t* bytes, int64_t count, uint64_t seed);
+
+  void forward(const Layer& layer, const Pass& pass, int64_t first, int64_t last) const {
+    precisions[layer.format].forward(layer, pass, first, last);
+  }
+  void linear(const Linear& layer, const float* x, float* out, int64_t first, int64_t last, int64_t from,
+              int64_t to) const {
+    precisions[layer.format].linear(layer, x, out, first, last, from, to);
+  }
+  void highway(const Linear& transform, const Linear& carry, const float* x, float* out, int64_t first, int64_t last,
+               int64_t from, int64_t to) const {
+    precisions[transform.format].highway(transform, carry, x, out, first, last, from, to);
+  }
 };
 
 // From here on: products of bfloat16 operands, with sums in float32, for training (bfloat16.h). A Pair is two of them,
@@ -193,9 +211,13 @@ struct Bfloat16Kernels {
 
 const Bfloat16Kernels* bfloat16_kernels();  // null where the compiler knows none
 
+// With the processor's own products of words: null where the compiler knows none. They need AVX-512 F, BW and VL too.
+const Precision* vdpbf16ps();
+const Precision* vpdpbusd();
+
 const Kernels* portable_kernels();
 const Kernels* avx2_kernels();
-const Kernels* avx512_kernels();
+const Kernels* avx512f_kernels();
 
 static inline float from_half(uint16_t half) {
   const uint32_t sign = uint32_t(half & 0x8000) << 16, rest = half & 0x7fff;

@@ -14,17 +14,43 @@
 
 using namespace elmo;
 
+// AVX-512 with what else this processor has for words: bfloat16 and int8 in hardware. Integers' sums are exact, so
+// those of AVX2 may stand in for AVX-512's.
+static const Kernels* avx512_with_units() {
+#ifdef ELMO_X86
+  static const Kernels kernels = [] {
+    Kernels all = *avx512f_kernels();
+    all.name = "avx512";
+    __builtin_cpu_init();
+    const bool words = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+    all.precisions[INT8] = avx2_kernels()->precisions[INT8];
+#ifdef ELMO_VNNI
+    if (words && __builtin_cpu_supports("avx512vnni")) all.precisions[INT8] = *vpdpbusd();
+#endif
+#ifdef ELMO_BFLOAT16
+    if (words && __builtin_cpu_supports("avx512bf16")) all.precisions[BFLOAT16] = *vdpbf16ps();
+#endif
+    return all;
+  }();
+  return &kernels;
+#else
+  return nullptr;
+#endif
+}
+
+// The best first. "avx512f" is AVX-512 without its units for words: what stands for these is tested against them.
 static const Kernels* by_name(const char* name) {
-  const Kernels* known[] = {avx512_kernels(), avx2_kernels(), portable_kernels()};
-  bool can[] = {false, false, true};
+  bool avx2 = false, avx512 = false;
 #ifdef ELMO_X86
   __builtin_cpu_init();
-  can[1] = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-  can[0] = can[1] && __builtin_cpu_supports("avx512f");
+  avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  avx512 = avx2 && __builtin_cpu_supports("avx512f");
 #endif
-  for (int i = 0; i < 3; i++)
-    if (known[i] && can[i] && (!name || !*name || !strcmp(name, known[i]->name))) return known[i];
-  return nullptr;
+  const bool any = !name || !*name;
+  if (avx512 && (any || !strcmp(name, "avx512"))) return avx512_with_units();
+  if (avx512 && !strcmp(name, "avx512f")) return avx512f_kernels();
+  if (avx2 && (any || !strcmp(name, "avx2"))) return avx2_kernels();
+  return any || !strcmp(name, "portable") ? portable_kernels() : nullptr;
 }
 
 static std::atomic<const Kernels*> chosen{nullptr};
@@ -242,7 +268,7 @@ EXPORT int elmo_tanh(const float* x, float* y, int64_t count) {
 static const Bfloat16Kernels* bfloat16() {
 #ifdef ELMO_BFLOAT16
   __builtin_cpu_init();
-  if (&kernels() == avx512_kernels() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
+  if (&kernels() == avx512_with_units() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl"))
     return bfloat16_kernels();
 #endif

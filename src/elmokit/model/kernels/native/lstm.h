@@ -2,7 +2,7 @@
 // lstm.py is the definition; this is the same sums in another order.
 #pragma once
 #include "matrix.h"
-#include "times.h"
+#include "units.h"
 
 namespace elmo {
 namespace VARIANT {
@@ -31,44 +31,19 @@ static void long_product(int rows, const float* const* a, const void* weights, i
   }
 }
 
-static inline void scale_and_add(float* row, const float* scale, const float* add, int64_t count) {
-  for (int64_t j = 0; j < count; j += 8) {
-    Eight v = load(row + j) * load(scale + j);
-    store(row + j, add ? v + load(add + j) : v);
-  }
-}
-
-// Gates of eight units -> their new cells and what is projected.
-template <bool KEEP>
-static inline void eight_units(float* gates, const float* before, float* cell, float* activated, float clip) {
-  const Eight i = sigmoid(load(gates)), f = sigmoid(load(gates + 8));
-  const Eight g = tanh(load(gates + 16)), o = sigmoid(load(gates + 24));
-  const Eight c = bounded(f * load(before) + i * g, clip);
-  store(cell, c);
-  store(activated, o * tanh(c));
-  if (KEEP) {
-    store(gates, i);
-    store(gates + 8, f);
-    store(gates + 16, g);
-    store(gates + 24, o);
-  }
-}
-
 // One layer over rows [first, last), step by step, with the memory that it works in. KEEP: what the gradients need is
 // kept in the pass; else gates and activations live in memory of their own.
 template <class W, bool KEEP>
 struct ForwardPass {
-  static constexpr bool SCALED = sizeof(typename W::Stored) == 1;  // sums are multiplied by each column's scale
-
   const Layer& layer;
   const Pass& pass;
   const Times& times;
   const int64_t first, H = layer.cells, P = layer.width, padded = up_to(P, PANEL);
   const int64_t most = times.rows[0], chunk = larger(CHUNK, most);  // rows of a step, and of gates at once
   const Floats gate_memory{KEEP ? 0 : chunk * 4 * H}, activated_memory{KEEP ? 0 : most * H}, h_memory{most * padded};
-  const Floats zeros{larger(H, P)}, sum_memory{SCALED ? most * 2 * PANEL : 0};
+  const Floats zeros{larger(H, P)};
   const Array<const float*> x{chunk}, h_before{most}, cell_before{most};
-  const Rows gates{chunk}, cells{most}, activated{most}, h{most}, sums{most};
+  const Rows gates{chunk}, cells{most}, activated{most}, h{most};
 
   ForwardPass(const Layer& layer, const Pass& pass, const Times& times, int64_t first)
       : layer(layer), pass(pass), times(times), first(first) {
@@ -76,7 +51,6 @@ struct ForwardPass {
     memset(h_memory, 0, sizeof(float) * most * padded);
     for (int64_t r = 0; r < most; r++) {
       h[r] = h_memory + r * padded;
-      sums[r] = sum_memory + r * 2 * PANEL;
       memcpy(h[r], pass.hidden + (first + r) * P, sizeof(float) * P);
     }
   }
@@ -97,16 +71,11 @@ struct ForwardPass {
     int64_t rows = 0;
     for (; t < times.steps && (rows == 0 || rows + times.rows[t] <= chunk); t++)
       for (int64_t r = 0; r < times.rows[t]; r++, rows++) {
-        x[rows] = input_at(first + r, t);
+        x[rows] = input_at(pass, first + r, t);
         gates[rows] = KEEP ? pass.gates + (times.offsets[t] + r) * 4 * H : gate_memory + rows * 4 * H;
-        if (SCALED)
-          memset(gates[rows], 0, sizeof(float) * 4 * H);
-        else
-          memcpy(gates[rows], layer.bias, sizeof(float) * 4 * H);
+        memcpy(gates[rows], layer.bias, sizeof(float) * 4 * H);
       }
     product<W>(int(rows), x, layer.input.values, layer.inputs, 4 * H, gates);
-    if (SCALED)
-      for (int64_t r = 0; r < rows; r++) scale_and_add(gates[r], layer.input.scale, layer.bias, 4 * H);
     return t;
   }
 
@@ -132,20 +101,11 @@ struct ForwardPass {
   }
 
   void add_recurrent_share(int n, int64_t unit, int64_t units, float* const* gates) {
-    const int64_t column = 4 * unit, at = SCALED ? 0 : column;
-    const auto* weights = (const typename W::Stored*)layer.hidden.values + column * P;
-    if (SCALED) memset(sum_memory, 0, sizeof(float) * n * 2 * PANEL);
-    float* const* into = SCALED ? (float* const*)sums : gates;
+    const auto* weights = (const typename W::Stored*)layer.hidden.values + 4 * unit * P;
     if (units == 2 * UNITS)
-      two_panels<W>(n, h_before, 0, weights, PANEL * P, P, into, at);
+      two_panels<W>(n, h_before, 0, weights, PANEL * P, P, gates, 4 * unit);
     else
-      panel<W>(n, h_before, 0, weights, P, into, at);
-    if (SCALED)
-      for (int r = 0; r < n; r++)
-        for (int64_t j = 0; j < 4 * units; j += 8) {
-          float* gate = gates[r] + column + j;
-          store(gate, load(gate) + load(sums[r] + j) * load(layer.hidden.scale + column + j));
-        }
+      panel<W>(n, h_before, 0, weights, P, gates, 4 * unit);
   }
 
   // h of the step, from what its cells let out; and the layer's output.
@@ -154,23 +114,10 @@ struct ForwardPass {
     memset(h_memory, 0, sizeof(float) * n * padded);
     long_product<W>(n, activated, layer.projection.values, H, layer.block, padded, h);
     for (int r = 0; r < n; r++) {
-      if (SCALED) scale_and_add(h[r], layer.projection.scale, nullptr, padded);
       for (int64_t j = 0; j < padded; j += 8) store(h[r] + j, bounded(load(h[r] + j), layer.projection_clip));
       if (KEEP) memcpy(pass.projected + (times.offsets[t] + r) * P, h[r], sizeof(float) * P);
-      const int64_t row = first + r;
-      float* out = pass.out + row * pass.out_row + token_at(pass, row, t) * pass.out_token;
-      const float* in = input_at(row, t);
-      if (pass.skip)
-        for (int64_t j = 0; j < P; j++) out[j] = h[r][j] + in[j];
-      else
-        memcpy(out, h[r], sizeof(float) * P);
+      put_out(pass, first + r, t, h[r], P);
     }
-  }
-
-  const float* input_at(int64_t row, int64_t t) const {
-    const int64_t token = token_at(pass, row, t);
-    if (pass.places) return pass.x + pass.places[row * pass.steps + token] * pass.x_token;
-    return pass.x + row * pass.x_row + token * pass.x_token;
   }
 };
 
@@ -180,15 +127,12 @@ static void run_forward(const Layer& layer, const Pass& pass, int64_t first, int
   if (times.steps) ForwardPass<W, KEEP>(layer, pass, times, first).run();
 }
 
+template <class W>
 static void forward(const Layer& layer, const Pass& pass, int64_t first, int64_t last) {
-  if (layer.format == FLOAT16)
-    run_forward<Float16, false>(layer, pass, first, last);
-  else if (layer.format == INT8)
-    run_forward<Int8, false>(layer, pass, first, last);
-  else if (pass.gates)
-    run_forward<Float32, true>(layer, pass, first, last);
+  if (pass.gates)
+    run_forward<W, true>(layer, pass, first, last);
   else
-    run_forward<Float32, false>(layer, pass, first, last);
+    run_forward<W, false>(layer, pass, first, last);
 }
 
 static inline void eight_units_backward(float* gates, const float* cell, const float* before, const float* activated_gradient,

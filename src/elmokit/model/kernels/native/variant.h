@@ -4,6 +4,7 @@
 #include "digest.h"
 #include "linear.h"
 #include "lstm.h"
+#include "word_lstm.h"
 
 #define TEXT_OF(name) #name
 #define NAME(name) TEXT_OF(name)
@@ -13,8 +14,12 @@
 namespace elmo {
 const Kernels* FUNCTION(VARIANT)() {
   using namespace VARIANT;
-  static const Kernels kernels = {NAME(VARIANT), forward, backward, convolve, convolve_backward,
-                                  linear,         highway, tanh_of,  digest};
+  static const Kernels kernels = {NAME(VARIANT),
+                                  {{forward<Float32>, linear<Float32>, highway<Float32>},
+                                   {forward<Float16>, linear<Float16>, highway<Float16>},
+                                   {word_forward<Int8>, linear<Int8>, highway<Int8>},
+                                   {word_forward<Bfloat16>, linear<Bfloat16>, highway<Bfloat16>}},
+                                  backward, convolve, convolve_backward, tanh_of, digest};
   return &kernels;
 }
 }  // namespace elmo

@@ -8,6 +8,7 @@ namespace VARIANT {
 // As wide as the machine: LANES floats. `Loose` is the same in memory, at any address.
 typedef float Wide __attribute__((vector_size(4 * LANES)));
 typedef float LooseWide __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t WideInts __attribute__((vector_size(4 * LANES)));
 constexpr int WIDES = PANEL / LANES;  // of a panel's row
 
 // Eight floats: the units of a panel, for what is done element by element.
@@ -41,7 +42,7 @@ struct Array {
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-// Formats of weights; arithmetic is that of floats.
+// Formats of weights whose arithmetic is that of floats; words.h has the others.
 struct Float32 {
   typedef float Stored;
   static inline Wide get(const float* p) { return load_wide(p); }
@@ -62,26 +63,16 @@ struct Float16 {
   }
 };
 
-struct Int8 {
-  typedef int8_t Stored;
-  static inline Wide get(const int8_t* p) {
-#if defined(ELMO_F16C) && LANES == 16
-    return (Wide)_mm512_maskz_cvtepi32_ps(0xffff, _mm512_maskz_cvtepi8_epi32(0xffff, _mm_loadu_si128((const __m128i*)p)));
-#elif defined(ELMO_F16C) && LANES == 8
-    return (Wide)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)));
-#else
-    typedef int8_t Bytes __attribute__((vector_size(LANES), aligned(1), may_alias));
-    typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
-    return __builtin_convertvector(__builtin_convertvector(*(const Bytes*)p, Ints), Wide);
-#endif
-  }
-};
-
 // tanh as a quotient of polynomials: within 5e-7 of the true one (tests/test_kernels.py). The rational approximation,
 // its coefficients and its bound are Eigen's: generic_fast_tanh_float in Eigen/src/Core/MathFunctionsImpl.h (Copyright
 // (C) 2014 Pedro Gonnet, (C) 2016 Gael Guennebaud), which is licensed under the Mozilla Public License 2.0,
 // https://mozilla.org/MPL/2.0/.
-static inline Eight tanh(Eight x) {
+struct Quotient {
+  Eight over, under;
+  Eight value() const { return over / under; }
+};
+
+static inline Quotient tanh_quotient(Eight x) {
   x = bounded(x, 7.90531110763549805f);
   const Eight s = x * x;
   Eight p = all(-2.76076847742355e-16f);
@@ -95,10 +86,17 @@ static inline Eight tanh(Eight x) {
   q = q * s + 1.18534705686654e-04f;
   q = q * s + 2.26843463243900e-03f;
   q = q * s + 4.89352518554385e-03f;
-  return x * p / q;
+  return {x * p, q};
 }
 
+static inline Eight tanh(Eight x) { return tanh_quotient(x).value(); }
 static inline Eight sigmoid(Eight x) { return 0.5f * tanh(0.5f * x) + 0.5f; }
+
+// Twice the sigmoid.
+static inline Quotient sigmoid_quotient(Eight x) {
+  const Quotient half = tanh_quotient(0.5f * x);
+  return {half.over + half.under, half.under};
+}
 
 }  // namespace VARIANT
 }  // namespace elmo

@@ -7,7 +7,7 @@
 #pragma GCC target("avx512f,avx2,fma,f16c")
 #endif
 #define ELMO_F16C 1
-#define VARIANT avx512
+#define VARIANT avx512f
 #define LANES 16
 #define ROWS 8  // of 32 registers, 16 for sums
 #include "variant.h"
@@ -18,6 +18,6 @@
 #endif
 #else
 namespace elmo {
-const Kernels* avx512_kernels() { return nullptr; }
+const Kernels* avx512f_kernels() { return nullptr; }
 }
 #endif

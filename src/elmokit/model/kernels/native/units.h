@@ -1,0 +1,51 @@
+// What every LSTM does beside its products: gates to cells, inputs found, outputs put where they belong.
+#pragma once
+#include "times.h"
+
+namespace elmo {
+namespace VARIANT {
+
+// Gates of eight units -> their new cells and what is projected. KEEP: the activated gates are kept in their place.
+template <bool KEEP>
+static inline void eight_units(float* gates, const float* before, float* cell, float* activated, float clip) {
+  if constexpr (KEEP) {
+    const Eight i = sigmoid(load(gates)), f = sigmoid(load(gates + 8));
+    const Eight g = tanh(load(gates + 16)), o = sigmoid(load(gates + 24));
+    const Eight c = bounded(f * load(before) + i * g, clip);
+    store(cell, c);
+    store(activated, o * tanh(c));
+    store(gates, i);
+    store(gates + 8, f);
+    store(gates + 16, g);
+    store(gates + 24, o);
+  } else {  // the same, with two divisions in place of five: they take most of the time
+    const Quotient i = sigmoid_quotient(load(gates)), f = sigmoid_quotient(load(gates + 8));
+    const Quotient g = tanh_quotient(load(gates + 16)), o = sigmoid_quotient(load(gates + 24));
+    const Eight added = i.under * g.under;
+    const Eight over = f.over * load(before) * added + i.over * g.over * f.under;
+    const Eight c = bounded(0.5f * over / (added * f.under), clip);
+    const Quotient t = tanh_quotient(c);
+    store(cell, c);
+    store(activated, 0.5f * (o.over * t.over) / (o.under * t.under));
+  }
+}
+
+static inline const float* input_at(const Pass& pass, int64_t row, int64_t t) {
+  const int64_t token = token_at(pass, row, t);
+  if (pass.places) return pass.x + pass.places[row * pass.steps + token] * pass.x_token;
+  return pass.x + row * pass.x_row + token * pass.x_token;
+}
+
+// The layer's output at a step: h, or h + x where it skips.
+static inline void put_out(const Pass& pass, int64_t row, int64_t t, const float* h, int64_t width) {
+  float* out = pass.out + row * pass.out_row + token_at(pass, row, t) * pass.out_token;
+  if (pass.skip) {
+    const float* in = input_at(pass, row, t);
+    for (int64_t j = 0; j < width; j++) out[j] = h[j] + in[j];
+  } else {
+    memcpy(out, h, sizeof(float) * width);
+  }
+}
+
+}  // namespace VARIANT
+}  // namespace elmo
