@@ -6,8 +6,16 @@ namespace elmo {
 namespace VARIANT {
 
 // Gates of eight units -> their new cells and what is projected. KEEP: the activated gates are kept in their place.
+//
+// Which product of `a * b + c * d` is fused with the addition is the compiler's choice, at each place another: what has
+// to be the same bits wherever it is called from is one function then, and not a part of its callers.
+#ifdef ELMO_X86
+#define ALIKE inline
+#else
+#define ALIKE __attribute__((noinline))
+#endif
 template <bool KEEP>
-static inline void eight_units(float* gates, const float* before, float* cell, float* activated, float clip) {
+static ALIKE void eight_units(float* gates, const float* before, float* cell, float* activated, float clip) {
   if constexpr (KEEP) {
     const Eight i = sigmoid(load(gates)), f = sigmoid(load(gates + 8));
     const Eight g = tanh(load(gates + 16)), o = sigmoid(load(gates + 24));
@@ -29,6 +37,7 @@ static inline void eight_units(float* gates, const float* before, float* cell, f
     store(activated, 0.5f * (o.over * t.over) / (o.under * t.under));
   }
 }
+#undef ALIKE
 
 static inline const float* input_at(const Pass& pass, int64_t row, int64_t t) {
   const int64_t token = token_at(pass, row, t);
