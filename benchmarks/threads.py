@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import heapq
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -28,7 +29,6 @@ from elmokit.model.kernels.layers import WEIGHT_FORMATS
 from elmokit.model.kernels.library import call, library
 from elmokit.model.kernels.structs import PANEL
 from elmokit.pretrain.recipe import load_recipe
-import itertools
 
 THREADS = (1, 2, 3, 4, 8, 16)
 DIRECTIONS = 2

@@ -94,7 +94,10 @@ struct ForwardPass {
       add_recurrent_share(n, unit, units, gates);
       for (int r = 0; r < n; r++)
         for (int64_t u = unit; u < unit + units; u += UNITS)
-          eight_units<KEEP>(gates[r] + 4 * u, cell_before[r] + u, cells[r] + u, activated[r] + u, layer.cell_clip);
+          if constexpr (KEEP)
+            eight_units_kept(gates[r] + 4 * u, cell_before[r] + u, cells[r] + u, activated[r] + u, layer.cell_clip);
+          else
+            eight_units<Fine>(gates[r] + 4 * u, cell_before[r] + u, cells[r] + u, activated[r] + u, layer.cell_clip);
     }
     if (KEEP)
       for (int r = 0; r < n; r++) memcpy(pass.cells + (times.offsets[t] + r) * H, cells[r], sizeof(float) * H);

@@ -5,7 +5,20 @@
 namespace elmo {
 namespace VARIANT {
 
-// Gates of eight units -> their new cells and what is projected. KEEP: the activated gates are kept in their place.
+// Gates of eight units -> their new cells and what is projected; the activated gates are kept in their place.
+static inline void eight_units_kept(float* gates, const float* before, float* cell, float* activated, float clip) {
+  const Eight i = sigmoid(load(gates)), f = sigmoid(load(gates + 8));
+  const Eight g = tanh(load(gates + 16)), o = sigmoid(load(gates + 24));
+  const Eight c = bounded(f * load(before) + i * g, clip);
+  store(cell, c);
+  store(activated, o * tanh(c));
+  store(gates, i);
+  store(gates + 8, f);
+  store(gates + 16, g);
+  store(gates + 24, o);
+}
+
+// The same where nothing is kept, with two divisions in place of five: they took most of the time.
 //
 // Which product of `a * b + c * d` is fused with the addition is the compiler's choice, at each place another: what has
 // to be the same bits wherever it is called from is one function then, and not a part of its callers.
@@ -14,28 +27,16 @@ namespace VARIANT {
 #else
 #define ALIKE __attribute__((noinline))
 #endif
-template <bool KEEP>
-static ALIKE void eight_units(float* gates, const float* before, float* cell, float* activated, float clip) {
-  if constexpr (KEEP) {
-    const Eight i = sigmoid(load(gates)), f = sigmoid(load(gates + 8));
-    const Eight g = tanh(load(gates + 16)), o = sigmoid(load(gates + 24));
-    const Eight c = bounded(f * load(before) + i * g, clip);
-    store(cell, c);
-    store(activated, o * tanh(c));
-    store(gates, i);
-    store(gates + 8, f);
-    store(gates + 16, g);
-    store(gates + 24, o);
-  } else {  // the same, with two divisions in place of five: they take most of the time
-    const Quotient i = sigmoid_quotient(load(gates)), f = sigmoid_quotient(load(gates + 8));
-    const Quotient g = tanh_quotient(load(gates + 16)), o = sigmoid_quotient(load(gates + 24));
-    const Eight added = i.under * g.under;
-    const Eight over = f.over * load(before) * added + i.over * g.over * f.under;
-    const Eight c = bounded(0.5f * over / (added * f.under), clip);
-    const Quotient t = tanh_quotient(c);
-    store(cell, c);
-    store(activated, 0.5f * (o.over * t.over) / (o.under * t.under));
-  }
+template <class F>
+static ALIKE void eight_units(const float* gates, const float* before, float* cell, float* activated, float clip) {
+  const Quotient i = F::sigmoid(load(gates)), f = F::sigmoid(load(gates + 8));
+  const Quotient g = F::tanh(load(gates + 16)), o = F::sigmoid(load(gates + 24));
+  const Eight under = i.under * g.under;
+  const Eight over = f.over * load(before) * under + i.over * g.over * f.under;
+  const Eight c = bounded(0.5f * over / (under * f.under), clip);
+  const Quotient t = F::tanh(c);
+  store(cell, c);
+  store(activated, 0.5f * (o.over * t.over) / (o.under * t.under));
 }
 #undef ALIKE
 

@@ -110,7 +110,7 @@ struct WordPass {
   void make_cells(int64_t r, float* gates, int64_t panel, int64_t count) {
     for (int64_t p = 0; p < count; p++) {
       const int64_t unit = (panel + p) * UNITS;
-      eight_units<false>(gates + p * PANEL, cell_before[r] + unit, cells[r] + unit, activated_memory + r * H + unit,
+      eight_units<Short>(gates + p * PANEL, cell_before[r] + unit, cells[r] + unit, activated_memory + r * H + unit,
                          layer.cell_clip);
     }
   }
