@@ -5,8 +5,12 @@
 namespace elmo {
 namespace VARIANT {
 
+// Which product of `a * b + c * d` is fused with the addition is the compiler's choice, at each place another: what has
+// to be the same bits wherever it is called from is a function of its own, not a part of its callers.
+#define ALIKE __attribute__((noinline))
+
 // Gates of eight units -> their new cells and what is projected; the activated gates are kept in their place.
-static inline void eight_units_kept(float* gates, const float* before, float* cell, float* activated, float clip) {
+static ALIKE void eight_units_kept(float* gates, const float* before, float* cell, float* activated, float clip) {
   const Eight i = sigmoid(load(gates)), f = sigmoid(load(gates + 8));
   const Eight g = tanh(load(gates + 16)), o = sigmoid(load(gates + 24));
   const Eight c = bounded(f * load(before) + i * g, clip);
@@ -38,6 +42,8 @@ static ALIKE void eight_units(const float* gates, const float* before, float* ce
   store(cell, c);
   store(activated, 0.5f * (o.over * t.over) / (o.under * t.under));
 }
+#undef ALIKE
+
 #undef ALIKE
 
 static inline const float* input_at(const Pass& pass, int64_t row, int64_t t) {
