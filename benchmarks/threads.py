@@ -131,7 +131,7 @@ def panels(name: str, width: int, rows: int) -> None:
     """Tasks as over_panels makes them of a highway layer; each costs as much as it has rows and columns."""
     blocks, columns = -(-rows // BLOCK), width // PANEL
     for threads in THREADS:
-        groups = max(1, min(columns // 4, -(-4 * threads // blocks)))
+        groups = max(1, min(columns // 4, -(-8 * threads // blocks)))
         sizes = [(i + 1) * columns // groups - i * columns // groups for i in range(groups)]
         tasks = [float(min(BLOCK, rows - block * BLOCK) * size) for block in range(blocks) for size in sizes]
         show(name, sum(tasks), tasks, threads)

@@ -263,7 +263,7 @@ EXPORT int elmo_convolve_backward(const Filters* filters, int64_t count, const W
 template <class Run>
 static int over_panels(int64_t rows, int64_t outputs, int64_t threads, Run run) {
   const int64_t blocks = (rows + BLOCK - 1) / BLOCK, panels = outputs / PANEL;
-  const int64_t groups = std::max<int64_t>(1, std::min<int64_t>(panels / 4, (4 * threads + blocks - 1) / blocks));
+  const int64_t groups = std::max<int64_t>(1, std::min<int64_t>(panels / 4, (8 * threads + blocks - 1) / blocks));
   return share_out(blocks * groups, threads, [&](int64_t task) {
     const int64_t block = task / groups, group = task % groups;
     run(block * BLOCK, std::min((block + 1) * BLOCK, rows), group * panels / groups, (group + 1) * panels / groups);

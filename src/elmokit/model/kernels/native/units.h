@@ -23,14 +23,6 @@ static ALIKE void eight_units_kept(float* gates, const float* before, float* cel
 }
 
 // The same where nothing is kept, with two divisions in place of five: they took most of the time.
-//
-// Which product of `a * b + c * d` is fused with the addition is the compiler's choice, at each place another: what has
-// to be the same bits wherever it is called from is one function then, and not a part of its callers.
-#ifdef ELMO_X86
-#define ALIKE inline
-#else
-#define ALIKE __attribute__((noinline))
-#endif
 template <class F>
 static ALIKE void eight_units(const float* gates, const float* before, float* cell, float* activated, float clip) {
   const Quotient i = F::sigmoid(load(gates)), f = F::sigmoid(load(gates + 8));
@@ -42,7 +34,6 @@ static ALIKE void eight_units(const float* gates, const float* before, float* ce
   store(cell, c);
   store(activated, 0.5f * (o.over * t.over) / (o.under * t.under));
 }
-#undef ALIKE
 
 #undef ALIKE
 
