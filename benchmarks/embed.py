@@ -2,9 +2,10 @@
 
     .venv/bin/python benchmarks/embed.py [--recipe small] [--text FILE] [--parts lstm text batch memory]
 
-lstm    The LSTMs alone, both directions and all layers, weights in three formats; beside them the loop over time
+lstm    The LSTMs alone, both directions and all layers, weights in every format; beside them the loop over time
         that defines them (all inputs by one product), the same with AllenNLP's two products a step,
-        torch.nn.LSTM(proj_size=...), which does not clip, and the largest rate of torch.mm.
+        torch.nn.LSTM(proj_size=...), which does not clip, and the largest rate of torch's products. "of limit" is
+        the share of that rate, in the precision that a contender is computed in.
 text    Sentences to NumPy, all layers: many at once, and one at a time. "cold": no word has been seen before.
 batch   Throughput, cold, by batch, sentence length, corpus size and threads. The definition: once, after ours.
 memory  Of a process that embeds and keeps nothing.
@@ -18,50 +19,40 @@ law. Writes FOLDER/embed.json, and embed.png if there was a `batch`.
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import os
 import subprocess
 import sys
-import time
 import warnings
-from collections import deque
-from collections.abc import Callable, Hashable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import cache, partial
-from itertools import islice
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
-from pretrain import COLOURS, MARKERS, TorchLSTM, largest_rate, made_up_words, seconds, step_flops
-from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from elmokit import Elmo
 from elmokit.atomic import write_file
+from elmokit.bench import lstms
+from elmokit.bench.contenders import Contender, farthest
+from elmokit.bench.flops import lstm_flops
+from elmokit.bench.lstms import Apart, Batch, Run
+from elmokit.bench.machine import Machine, versions
+from elmokit.bench.rates import Precision, best_seconds, largest_rate, seconds
+from elmokit.bench.sentences import Sentences, first_tokens, made_up, read_text, real_lengths, tokens_of
 from elmokit.checkpoint import Checkpoint
 from elmokit.embed.reader import BATCH_TOKENS
-from elmokit.embed.token_layer import TokenLayer
-from elmokit.model.bilm import BiLM, BiLMState, reverse
-from elmokit.model.kernels import use, variant
-from elmokit.model.kernels.layers import WEIGHT_FORMATS, WeightFormat
-from elmokit.model.kernels.library import VARIABLE
-from elmokit.model.kernels.recurrent import stack
-from elmokit.model.lstm import LSTMState, ProjectedLSTM
-from elmokit.text.corpus import LineReader
+from elmokit.model.kernels import variant
+from elmokit.model.kernels.library import VARIABLE, arithmetic
+from elmokit.model.kernels.packing import WEIGHT_FORMATS
+from elmokit.show.figures import COLOURS, MARKERS
 
-K = TypeVar("K", bound=Hashable)
 Row = dict[str, Any]  # of a table: its heading -> value
-Sentences = list[list[str]]
 
 OURS, LOOP, TORCH, PACKED = "ours", "definition", "nn.LSTM, padded", "nn.LSTM, packed"
 STEPS = "loop, as AllenNLP's"
-VOCABULARY = 100_000
 SHORT = 0.05  # seconds: what takes less is run several times in its turn
 ONE_ROUND = 3_000  # sentences: a larger corpus is long enough to be read once
 BATCHES, LENGTHS = (64, 256, 1024, 2048, 4096, 8192), (5, 10, 20, 40, 80)
@@ -89,237 +80,102 @@ def show(caption: str, rows: Sequence[Row]) -> None:
     sys.stdout.flush()
 
 
-def best_seconds(works: dict[K, Callable[[], float]], rounds: int, least: float = 0.0) -> dict[K, float]:
-    """The least seconds that each work says it took. They take turns: what disturbs the machine meets them all."""
-    best = dict.fromkeys(works, float("inf"))
-    for _ in range(rounds):
-        for name, work in works.items():
-            end = time.perf_counter() + least
-            best[name] = min(best[name], work())
-            while time.perf_counter() < end:
-                best[name] = min(best[name], work())
-    return best
-
-
-def real_lengths(count: int, seed: int = 0) -> NDArray[np.int64]:
-    """As sentences of an encyclopaedia are: 22 tokens on average, now and then 60."""
-    return 2 + np.random.default_rng(seed).gamma(3.0, 6.9, count).round().astype(np.int64)
-
-
-@cache
-def zipf() -> tuple[list[str], NDArray[np.float64]]:
-    weights = (np.arange(1, VOCABULARY + 1) + 2.7) ** -1.1  # as in pretrain.py
-    return made_up_words(VOCABULARY), weights / weights.sum()
-
-
-def made_up(lengths: Sequence[int] | NDArray[np.int64], seed: int = 0) -> Sentences:
-    words, shares = zipf()
-    drawn = np.random.default_rng(seed).choice(len(words), int(np.sum(lengths)), p=shares).tolist()
-    ends = np.cumsum(lengths).tolist()
-    return [[words[i] for i in drawn[start:end]] for start, end in zip([0, *ends], ends)]
-
-
-def read_text(path: Path, elmo: Elmo, count: int) -> Sentences:
-    """The first lines, as the model's tokenizer reads them; the same word is the same object, to save memory."""
-    with LineReader(path, "skip") as lines:
-        sentences = ([sys.intern(token) for token in elmo.tokens(line.text)] for line in lines)
-        return list(islice(filter(None, sentences), count))
-
-
-def first_tokens(sentences: Sentences, count: int) -> Sentences:
-    ends = np.cumsum([len(sentence) for sentence in sentences])
-    return sentences[: 1 + int(np.searchsorted(ends, count))]
-
-
-def tokens_of(sentences: Sentences) -> int:
-    return sum(map(len, sentences))
-
-
 # lstm
-
-
-class Batch(NamedTuple):
-    x: Tensor  # [B, T, P], zero where padded
-    mask: Tensor  # [B, T]
-    state: BiLMState
-
-    @classmethod
-    def make(cls, bilm: BiLM, lengths: Sequence[int]) -> Batch:  # the longest first
-        mask = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
-        x = torch.randn(*mask.shape, bilm.config.lstm.width, generator=torch.Generator().manual_seed(0))
-        return cls(x * mask.unsqueeze(-1), mask, bilm.zero_state(len(lengths)))
-
-
-def by_library(bilm: BiLM, batch: Batch, weights: WeightFormat) -> Tensor:  # [L, B, T, D], as the others
-    lstms: Any = [list(bilm.forward_lstms), list(bilm.backward_lstms)]
-    return stack(lstms, batch.x, batch.mask.sum(dim=1), *batch.state, weights=weights).layers[1:]
-
-
-def by_modules(bilm: BiLM, batch: Batch) -> Tensor:
-    """Whatever LSTM modules the biLM has, one after the other."""
-    lengths = batch.mask.sum(dim=1)
-    with use("definition"):
-        (left, right), _ = bilm.run((batch.x, reverse(batch.x, lengths)), batch.mask, batch.state)
-    return torch.stack([torch.cat([a, reverse(b, lengths)], dim=-1) for a, b in zip(left, right)])
-
-
-class StepByStep(nn.Module):
-    """The loop of AllenNLP's LstmCellWithProjection: two linear maps a step, of its input and of its state."""
-
-    def __init__(self, ours: ProjectedLSTM) -> None:
-        super().__init__()
-        self.ours = ours
-
-    def forward(self, x: Tensor, mask: Tensor, state: LSTMState, begins: Tensor | None = None) -> Any:
-        ours, outputs, now = self.ours, [], state
-        for step, real in zip(x.unbind(1), mask.unbind(1)):
-            h, now = ours(step.unsqueeze(1), real.unsqueeze(1), now)
-            outputs.append(h)
-        return torch.cat(outputs, dim=1), now
-
-
-def by_packed(bilm: BiLM, batch: Batch) -> Tensor:
-    """torch's LSTMs without computing padding."""
-    lengths, sides = batch.mask.sum(dim=1), []
-    inputs = (batch.x, reverse(batch.x, lengths))
-    for x, lstms in zip(inputs, (bilm.forward_lstms, bilm.backward_lstms)):
-        now, side = pack_padded_sequence(x, lengths, batch_first=True), []
-        for layer, module in enumerate(lstms):
-            h, _ = module.lstm(now)
-            skips = bilm.config.lstm.skip and layer > 0
-            now = PackedSequence(h.data + now.data, h.batch_sizes) if skips else h
-            side.append(pad_packed_sequence(now, batch_first=True)[0])
-        sides.append(side)
-    return torch.stack([torch.cat([a, reverse(b, lengths)], dim=-1) for a, b in zip(*sides)])
-
-
-def apart(found: Tensor, expected: Tensor, mask: Tensor) -> Row:
-    """The largest difference of a value, and the lowest cosine of a token's vectors."""
-    found, expected = found[:, mask], expected[:, mask]
-    cosine = F.cosine_similarity(found.double(), expected.double(), dim=-1)
-    return {"difference": float((found - expected).abs().max()), "cosine": float(cosine.min())}
 
 
 @torch.no_grad()
 def lstm(checkpoint: Checkpoint, sentences: Sentences, arguments: argparse.Namespace) -> Row:
-    bilm, config = checkpoint.bilm, checkpoint.bilm.config
-    with_torch = copy.deepcopy(bilm)
-    with_torch.forward_lstms = nn.ModuleList(map(TorchLSTM, bilm.forward_lstms))
-    with_torch.backward_lstms = nn.ModuleList(map(TorchLSTM, bilm.backward_lstms))
-    by_step = copy.deepcopy(bilm)
-    by_step.forward_lstms = nn.ModuleList(map(StepByStep, bilm.forward_lstms))
-    by_step.backward_lstms = nn.ModuleList(map(StepByStep, bilm.backward_lstms))
-    many = real_lengths(64).tolist()
+    bilm, many = checkpoint.bilm, real_lengths(64).tolist()
+    contenders: dict[str, Run] = {f"{OURS}, {weights}": lstms.ours(bilm, weights) for weights in WEIGHT_FORMATS}
+    precisions: dict[str, Precision] = {
+        f"{OURS}, {weights}": arithmetic(weights).precision for weights in WEIGHT_FORMATS
+    }
+    contenders |= {LOOP: lstms.definition(bilm), STEPS: lstms.step_by_step(bilm)}
+    contenders |= {TORCH: lstms.torch_padded(bilm), PACKED: lstms.torch_packed(bilm)}
     cases = {  # lengths, the longest first
         "1 sentence of 25 tokens": [25],
         "32 sentences": sorted(many[:32], reverse=True),
         "64 sentences": sorted(many, reverse=True),
     }
-    works: dict[tuple[str, str], Callable[[], Tensor]] = {}
     batches = {case: Batch.make(bilm, lengths) for case, lengths in cases.items()}
-    for case, batch in batches.items():
-        works |= {
-            (case, f"{OURS}, {weights}"): partial(by_library, bilm, batch, weights) for weights in WEIGHT_FORMATS
-        }
-        works[case, LOOP] = partial(by_modules, bilm, batch)
-        works[case, STEPS] = partial(by_modules, by_step, batch)
-        works[case, TORCH] = partial(by_modules, with_torch, batch)
-        works[case, PACKED] = partial(by_packed, with_torch, batch)
+    works = {(case, name): partial(contenders[name], batches[case]) for case in cases for name in contenders}
     values = {key: work() for key, work in works.items()}  # and all is packed
-    limits: list[float] = []
+    limits: dict[Precision, float] = {}
+
+    def measure_limits() -> float:
+        for precision in ("float32", *precisions.values()):
+            limits[precision] = max(limits.get(precision, 0.0), largest_rate(precision))
+        return 0.0
+
     timed: dict[Any, Callable[[], float]] = {key: partial(seconds, work) for key, work in works.items()}
-    timed["limit"] = lambda: limits.append(largest_rate()) or 0.0
-    best, table = best_seconds(timed, arguments.rounds, SHORT), {}
-    limit = max(limits)
+    best, table = best_seconds(timed | {"limit": measure_limits}, arguments.rounds, SHORT), {}
     for case, lengths in cases.items():
-        tokens = sum(lengths)
-        flops = sum(step_flops(config, 0, 0, tokens, 0, 0).values()) / 3  # forward alone
+        tokens, mask = sum(lengths), batches[case].mask
+        flops = lstm_flops(bilm.config.lstm, tokens)
         table[case] = rows = []
-        for name in (name for other, name in works if other == case):
-            took = best[case, name]
+        for name in contenders:
+            took, limit = best[case, name], limits[precisions.get(name, "float32")]
             row = {"LSTMs": name, "ms": 1e3 * took, "tokens/s": tokens / took, "GFLOP/s": flops / took / 1e9}
             row |= {"of limit": flops / took / limit, "ratio": best[case, LOOP] / took}
             row["to AllenNLP's"] = best[case, STEPS] / took
-            rows.append(row | apart(values[case, name], values[case, LOOP], batches[case].mask))
+            rows.append(row | Apart.of(values[case, name][:, mask], values[case, LOOP][:, mask])._asdict())
         show(f"{case}, {tokens:,} tokens", rows)
-    print(f"largest torch.mm: {limit / 1e9:.1f} GFLOP/s; ratio, difference and cosine are from the {LOOP}")
-    return {"limit": limit, "cases": table}
+    rates = ", ".join(f"{precision} {rate / 1e9:.1f}" for precision, rate in limits.items())
+    print(f"largest product, GFLOP/s: {rates}; ratio, difference and cosine are from the {LOOP}")
+    return {"limits": limits, "cases": table}
 
 
 # text
 
 
-class Contender(NamedTuple):
-    name: str
-    weights: WeightFormat = "float32"
-    native: bool = True
-    warm: TokenLayer | None = None  # words that are known already
-
-    def reader(self, checkpoint: Checkpoint, **options: Any) -> Elmo:
-        elmo = Elmo(checkpoint, weights=self.weights, **options)
-        if self.warm is not None:
-            elmo.token_layer = self.warm
-        return elmo
-
-    def kernels(self) -> AbstractContextManager[object]:
-        return nullcontext() if self.native else use("definition")
-
-    def seconds(self, checkpoint: Checkpoint, sentences: Sentences, keep: bool = False, **options: Any) -> float:
-        """Of reading the sentences with a new reader."""
-        elmo = self.reader(checkpoint, **options)
-        with self.kernels():
-            return seconds(lambda: elmo.embed(sentences) if keep else deque(elmo.stream(sentences), maxlen=0))
-
-    def latencies(self, checkpoint: Checkpoint, sentences: Sentences) -> list[float]:
-        elmo = self.reader(checkpoint)
-        with self.kernels():
-            return [seconds(partial(elmo.embed, [sentence])) for sentence in sentences]
-
-
-READER, DEFINITION = Contender(f"{OURS}, cold"), Contender(f"{LOOP}, cold", native=False)
+def readers(checkpoint: Checkpoint) -> tuple[Contender, Contender]:
+    """Ours and the definition, which know no word yet; all is packed."""
+    both = (
+        Contender.of(checkpoint, f"{OURS}, cold, float32"),
+        Contender.of(checkpoint, f"{LOOP}, cold", native=False),
+    )
+    for each in both:
+        each.seconds([["x"]])
+    return both
 
 
 def text(checkpoint: Checkpoint, sentences: Sentences, arguments: argparse.Namespace) -> Row:
     sentences = sentences[: arguments.sentences]
-    known = READER.reader(checkpoint)
-    ours = known.embed(sentences)
-    with use("definition"):
-        expected = DEFINITION.reader(checkpoint).embed(sentences)
-    difference = max(float(np.abs(a - b).max()) for a, b in zip(ours, expected))
-    warm = [Contender(f"{OURS}, warm, {name}", name, warm=known.token_layer) for name in WEIGHT_FORMATS]
-    contenders = [READER, *warm, DEFINITION]
-    for each in contenders:
-        each.seconds(checkpoint, sentences[:1])  # all is packed
-    works = {each: partial(each.seconds, checkpoint, sentences, keep=True) for each in contenders}
+    ours, definition = readers(checkpoint)
+    apart = farthest(ours.vectors(sentences), definition.vectors(sentences))
+    contenders = []
+    for weights in WEIGHT_FORMATS:
+        cold = Contender.of(checkpoint, f"{OURS}, cold, {weights}", weights)
+        contenders += [cold, cold.warm(f"{OURS}, warm, {weights}", sentences)]
+    contenders.append(definition)
+    works = {each: partial(each.seconds, sentences, keep=True) for each in contenders}
     best, tokens = best_seconds(works, arguments.rounds), tokens_of(sentences)
     rows = [
-        {"at once": each.name, "seconds": took, "tokens/s": tokens / took, "ratio": best[DEFINITION] / took}
+        {"at once": each.name, "seconds": took, "tokens/s": tokens / took, "ratio": best[definition] / took}
         for each, took in best.items()
     ]
     show(f"{len(sentences):,} sentences, {tokens:,} tokens", rows)
-    print(f"largest difference of {OURS} from the {LOOP}: {difference:.1e}")
-    single = one_at_a_time(checkpoint, contenders, sentences[: max(1, len(sentences) // 5)], arguments)
-    return {"at once": rows, "difference": difference, "one at a time": single}
+    print(f"largest difference of {OURS}, float32, from the {LOOP}: {apart.difference:.1e}")
+    single = one_at_a_time(contenders, sentences[: max(1, len(sentences) // 5)], arguments)
+    return {"at once": rows, "difference": apart.difference, "one at a time": single}
 
 
-def one_at_a_time(
-    checkpoint: Checkpoint, contenders: list[Contender], sentences: Sentences, arguments: argparse.Namespace
-) -> list[Row]:
+def one_at_a_time(contenders: list[Contender], sentences: Sentences, arguments: argparse.Namespace) -> list[Row]:
     taken: dict[Contender, list[float]] = {each: [] for each in contenders}  # of all rounds
 
     def work(each: Contender) -> float:
-        latencies = each.latencies(checkpoint, sentences)
+        latencies = each.latencies(sentences)
         taken[each] += latencies
         return sum(latencies)
 
     best = best_seconds({each: partial(work, each) for each in contenders}, arguments.rounds)
-    tokens, rows = tokens_of(sentences), []
+    definition, tokens, rows = contenders[-1], tokens_of(sentences), []
     for each, took in best.items():
         p50, p99 = 1e3 * np.percentile(taken[each], [50, 99])
-        unseen = Elmo.from_recipe(arguments.recipe).checkpoint
-        first = 1e3 * each._replace(warm=None).latencies(unseen, sentences[:1])[0]
-        row = {"one at a time": each.name, "tokens/s": tokens / took, "ratio": best[DEFINITION] / took}
-        rows.append(row | {"p50 ms": float(p50), "p99 ms": float(p99), "first ms": first})
+        unseen = Contender.of(Elmo.from_recipe(arguments.recipe).checkpoint, each.name, each.weights, each.native)
+        row = {"one at a time": each.name, "tokens/s": tokens / took, "ratio": best[definition] / took}
+        row |= {"p50 ms": float(p50), "p99 ms": float(p99), "first ms": 1e3 * unseen.latencies(sentences[:1])[0]}
+        rows.append(row)
     show(f"the first {len(sentences):,} of them, {tokens:,} tokens", rows)
     print("first: of a new model, whose weights are packed and whose tables are made; no word is known")
     return rows
@@ -330,19 +186,18 @@ def one_at_a_time(
 
 def batch(checkpoint: Checkpoint, sentences: Sentences, arguments: argparse.Namespace) -> Row:
     some, result = sentences[: 2 * arguments.sentences], {}
-    for each in (READER, DEFINITION):
-        each.seconds(checkpoint, some[:32])  # all is packed
+    reader, slow = readers(checkpoint)
 
     def best(each: Contender, texts: dict[int, Sentences], rounds: int, option: str | None) -> dict[int, float]:
         options: dict[int, Row] = {n: {option: n} if option else {} for n in texts}
-        works = {n: partial(each.seconds, checkpoint, chosen, **options[n]) for n, chosen in texts.items()}
+        works = {n: partial(each.seconds, chosen, **options[n]) for n, chosen in texts.items()}
         return best_seconds(works, rounds)
 
     def compare(heading: str, texts: dict[int, Sentences], definition: bool, option: str | None = None) -> None:
         long = {n: chosen for n, chosen in texts.items() if len(chosen) > ONE_ROUND}
         short = {n: chosen for n, chosen in texts.items() if n not in long}
-        ours = best(READER, short, arguments.rounds, option) | best(READER, long, 1, option)
-        theirs = best(DEFINITION, texts, 1, option) if definition else {}
+        ours = best(reader, short, arguments.rounds, option) | best(reader, long, 1, option)
+        theirs = best(slow, texts, 1, option) if definition else {}
         rows = []
         for n, took in ours.items():
             row: Row = {heading: n, "sentences": len(texts[n]), "tokens": tokens_of(texts[n])}
@@ -358,17 +213,17 @@ def batch(checkpoint: Checkpoint, sentences: Sentences, arguments: argparse.Name
     most = min(arguments.corpus, tokens_of(sentences))
     sizes = [10**i for i in range(3, 8) if 10**i <= most] or [most]
     compare("corpus", {n: first_tokens(sentences, n) for n in sizes}, False)
-    result["threads"] = by_threads(checkpoint, some, arguments)
+    result["threads"] = by_threads(reader, some, arguments)
     draw(result, arguments.out / "embed.png")
     return result
 
 
-def by_threads(checkpoint: Checkpoint, sentences: Sentences, arguments: argparse.Namespace) -> list[Row]:
+def by_threads(reader: Contender, sentences: Sentences, arguments: argparse.Namespace) -> list[Row]:
     before, most = torch.get_num_threads(), arguments.threads or os.cpu_count() or 1
 
     def work(threads: int) -> float:
         torch.set_num_threads(threads)
-        return READER.seconds(checkpoint, sentences)
+        return reader.seconds(sentences)
 
     counts = sorted({most, *(2**n for n in range(most.bit_length()))})
     best, tokens = best_seconds({n: partial(work, n) for n in counts}, arguments.rounds), tokens_of(sentences)
@@ -425,16 +280,16 @@ print(json.dumps(dict(imported=imported, model=model, after=megabytes("VmRSS"), 
 
 def memory(checkpoint: Checkpoint, sentences: Sentences, arguments: argparse.Namespace) -> list[Row]:
     sentences, rows = sentences[: arguments.sentences], []
-    for each in (
-        Contender(LOOP, native=False),
-        *(Contender(f"{OURS}, {weights}", weights) for weights in WEIGHT_FORMATS),
+    without_library = {VARIABLE: "torch"}
+    for name, weights, chosen in (
+        (LOOP, "float32", without_library),
+        *((f"{OURS}, {weights}", weights, {}) for weights in WEIGHT_FORMATS),
     ):
-        given = {"recipe": arguments.recipe, "weights": each.weights, "sentences": sentences}
+        given = {"recipe": arguments.recipe, "weights": weights, "sentences": sentences}
         given["threads"] = torch.get_num_threads()
-        chosen = {} if each.native else {VARIABLE: "torch"}
         options: Any = {"env": os.environ | chosen, "stdout": subprocess.PIPE, "text": True, "check": True}
         done = subprocess.run([sys.executable, "-c", EMBEDDING], input=json.dumps(given), **options)
-        rows.append({"memory": each.name, **json.loads(done.stdout)})
+        rows.append({"memory": name, **json.loads(done.stdout)})
     show(
         f"resident memory in MB: elmokit imported, with a model, after {len(sentences):,} sentences, at most", rows
     )
@@ -456,18 +311,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, metavar="N")
     parser.add_argument("--out", type=Path, default=Path("build/embed"), metavar="FOLDER")
     arguments = parser.parse_args(argv)
-    warnings.filterwarnings("ignore", message="LSTM with projections is not supported with oneDNN")
+    warnings.filterwarnings("ignore", message=lstms.NO_WARNING)
     if variant() == "torch":
         raise SystemExit("the native library is not there: there is nothing to compare")
     torch.set_num_threads(arguments.threads or torch.get_num_threads())
     elmo = Elmo.from_recipe(arguments.recipe)
     count = max(2 * arguments.sentences, arguments.corpus // 10 if "batch" in arguments.parts else 0)
     sentences = read_text(arguments.text, elmo, count) if arguments.text else made_up(real_lengths(count))
-    if not sentences:
-        raise SystemExit(f"{arguments.text}: expected sentences, found none")
     about = {name: getattr(arguments, name) for name in ("recipe", "rounds", "sentences")}
     about |= {"text": str(arguments.text or "made up"), "batch_tokens": BATCH_TOKENS}
-    about |= {"threads": torch.get_num_threads(), "kernels": variant(), "torch": torch.__version__}
+    about |= {"machine": Machine.here().processor, "threads": torch.get_num_threads(), **versions()}
     print("; ".join(f"{key} {value}" for key, value in about.items()))
     arguments.out.mkdir(parents=True, exist_ok=True)
     result: Row = {"about": about}

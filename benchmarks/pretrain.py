@@ -19,11 +19,9 @@ import argparse
 import dataclasses
 import json
 import math
-import random
 import signal
 import sys
 import tempfile
-import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -40,9 +38,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from elmokit.atomic import write_file
+from elmokit.bench.flops import step_flops
+from elmokit.bench.lstms import TorchLSTM, with_lstms
+from elmokit.bench.rates import largest_rate, seconds
+from elmokit.bench.sentences import made_up_words, zipf_shares
 from elmokit.checkpoint import Checkpoint
-from elmokit.model.bilm import BiLM, BiLMConfig
-from elmokit.model.char_encoder import CharEncoder, CharEncoderConfig
+from elmokit.model.bilm import BiLM
+from elmokit.model.char_encoder import CharEncoder
 from elmokit.model.kernels.bfloat16 import Precision, available
 from elmokit.model.kernels.library import variant
 from elmokit.model.language_head import LanguageHead
@@ -56,6 +58,7 @@ from elmokit.pretrain.run import CORPUS, Run
 from elmokit.pretrain.run_config import RUN, Budget, RunConfig
 from elmokit.pretrain.step import Trainer
 from elmokit.pretrain.windows import WindowStream
+from elmokit.show.figures import COLOURS, MARKERS
 from elmokit.text.corpus import expand_sources
 from elmokit.text.tokens import TokenizerConfig
 from elmokit.text.vocabulary import SPECIALS, Vocabulary
@@ -66,29 +69,6 @@ BFLOAT16 = "elmokit, bfloat16"
 TORCH, LOOP = "its LSTMs as nn.LSTM", "its LSTMs as a loop"
 # All of it as anybody would write it.
 PLAIN_TORCH, PLAIN = "plain, nn.LSTM", "plain autograd loop"
-# Okabe and Ito's colours, told apart by every kind of colour vision; markers for those who print in grey.
-COLOURS, MARKERS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"), "os^Dv"
-
-
-class TorchLSTM(nn.Module):
-    """torch's own projected LSTM with the weights, and the call, of ours."""
-
-    def __init__(self, ours: ProjectedLSTM) -> None:
-        super().__init__()
-        config = ours.config
-        self.lstm = nn.LSTM(ours.input_weight.shape[1], config.cells, proj_size=config.width, batch_first=True)
-        gates = torch.tensor([0.0, config.forget_bias, 0.0, 0.0]).repeat_interleave(config.cells)
-        with torch.no_grad():
-            self.lstm.weight_ih_l0.copy_(ours.input_weight)
-            self.lstm.weight_hh_l0.copy_(ours.hidden_weight)
-            self.lstm.weight_hr_l0.copy_(ours.projection_weight)
-            self.lstm.bias_ih_l0.copy_(ours.bias + gates)
-            self.lstm.bias_hh_l0.zero_()
-
-    # It knows neither padding nor beginnings: windows of a carried stream have none.
-    def forward(self, x: Tensor, mask: Tensor, state: LSTMState, begins: None) -> tuple[Tensor, LSTMState]:
-        h, (hidden, cell) = self.lstm(x, (state.hidden.unsqueeze(0), state.cell.unsqueeze(0)))
-        return h, LSTMState(hidden[0], cell[0])
 
 
 class LoopLSTM(nn.Module):
@@ -102,12 +82,6 @@ class LoopLSTM(nn.Module):
         self, x: Tensor, mask: Tensor, state: LSTMState, begins: Tensor | None
     ) -> tuple[Tensor, LSTMState]:
         return self.lstm(x, mask, state, begins)
-
-
-def with_lstms(kind: Callable[[ProjectedLSTM], nn.Module], bilm: BiLM) -> BiLM:
-    bilm.forward_lstms = nn.ModuleList(kind(lstm) for lstm in bilm.forward_lstms)
-    bilm.backward_lstms = nn.ModuleList(kind(lstm) for lstm in bilm.backward_lstms)
-    return bilm
 
 
 class PlainEncoder(nn.Module):
@@ -140,62 +114,17 @@ def plainly(kind: Callable[[ProjectedLSTM], nn.Module], bilm: BiLM) -> BiLM:
     return with_lstms(kind, bilm)
 
 
-def made_up_words(count: int) -> list[str]:
-    """By rank, all different, as long as English ones are: the rank in base 16, and letters that are no digits."""
-    rng, letters = random.Random(0), "ghijklmnopqrstuvwxyz"
-    ranks = (f"{rank:x}" for rank in range(1, count + 1))
-    return [rank + "".join(rng.choices(letters, k=int(rng.gammavariate(3, 0.3 * len(rank))))) for rank in ranks]
-
-
 def made_up_corpus(folder: Path, words: Sequence[str], tokens: int) -> Corpus:
     """Sentences of 20 words on average, by Zipf and Mandelbrot: p(rank) ~ (rank + 2.7) ** -1.1.
 
     So steep, a step of 64 x 20 has as many distinct tokens as in English Wikipedia: about 960.
     """
     rng = np.random.default_rng(0)
-    weights = (np.arange(1, len(words) + 1) + 2.7) ** -1.1
-    drawn = rng.choice(len(words), tokens, p=weights / weights.sum())
+    drawn = rng.choice(len(words), tokens, p=zipf_shares(len(words)))
     ends = np.cumsum(1 + rng.poisson(19, 1 + tokens // 10))
     text = "".join(" ".join(words[i] for i in line) + "\n" for line in np.split(drawn, ends[ends < tokens]))
     (folder / "text.txt").write_text(text, encoding="utf-8")
     return prepare([folder / "text.txt"], folder / CORPUS, TokenizerConfig("whitespace"), split=False).train
-
-
-def step_flops(
-    config: BiLMConfig, characters: int, distinct: int, inputs: int, predictions: int, columns: int
-) -> dict[str, float]:
-    """Of a training step, by part: matrix products alone, 2 a multiply-add; backward costs two forwards.
-
-    distinct      tokens that the encoder sees, each at all `characters` positions
-    inputs        steps of all rows, of one direction; so are `predictions`, those that have a target
-    columns       words that a prediction is chosen from: the sampled ones and the target, or the vocabulary
-    """
-    encoder, lstm = config.encoder, config.lstm
-    assert isinstance(encoder, CharEncoderConfig)
-    filters = sum(count for _, count in encoder.filters)
-    positions = sum(width * count * (characters - width + 1) for width, count in encoder.filters)
-    products = {  # multiply-adds, forward
-        "character CNN": distinct * encoder.embedding * positions,
-        "highway": distinct * encoder.highway * 2 * filters**2,
-        "projection": distinct * encoder.features * lstm.width * encoder.projection,
-        "LSTM, input": 2 * lstm.layers * inputs * 4 * lstm.cells * lstm.width,
-        "LSTM, recurrent": 2 * lstm.layers * inputs * 4 * lstm.cells * lstm.width,
-        "LSTM, projection": 2 * lstm.layers * inputs * lstm.cells * lstm.width,
-        "softmax": 2 * predictions * columns * lstm.width,
-    }
-    return {part: 3.0 * 2.0 * count for part, count in products.items()}
-
-
-def seconds(work: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
-def largest_rate() -> float:
-    """FLOP/s of big fp32 products, at their best."""
-    squares = [torch.ones(side, side) for side in (1024, 2048, 3072)] * 2
-    return max(2 * len(a) ** 3 / seconds(lambda a=a: torch.mm(a, a)) for a in squares)
 
 
 def speed(arguments: argparse.Namespace) -> None:
@@ -241,7 +170,7 @@ def speed(arguments: argparse.Namespace) -> None:
         for _, window in zip(range(arguments.rounds), windows):
             distinct = np.unique([window.forward_inputs, window.backward_inputs]).size
             sizes = (distinct, window.begins.size, window.tokens, columns)
-            counted = step_flops(recipe.model, recipe.mapper.width, *sizes)
+            counted = step_flops(recipe.model, recipe.mapper.width, *sizes, train.softmax_width)
             parts.update(counted)
             tokens += window.tokens
             for name in trainers:

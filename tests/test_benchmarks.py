@@ -12,7 +12,12 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+from elmokit.bench import rates
+from elmokit.bench.flops import lstm_flops, step_flops
+from elmokit.bench.lstms import TorchLSTM
+from elmokit.bench.sentences import made_up_words
 from elmokit.model.kernels import variant
+from elmokit.model.kernels.packing import WEIGHT_FORMATS
 from elmokit.model.lstm import LSTMState, ProjectedLSTM
 from helpers.models import small_config
 
@@ -50,7 +55,8 @@ def counted(*products) -> int:
     return counter.get_total_flops()
 
 
-def test_flops_are_those_that_torch_counts(pretrain):
+@pytest.mark.parametrize("softmax_width", [0, 8, 5])
+def test_flops_are_those_that_torch_counts(softmax_width):
     config, characters, distinct, inputs, predictions, columns = small_config(), 10, 7, 6, 5, 12
     encoder, lstm = config.encoder, config.lstm
 
@@ -73,14 +79,18 @@ def test_flops_are_those_that_torch_counts(pretrain):
         "LSTM, input": counted(product(inputs, lstm.width, 4 * lstm.cells, layers)),
         "LSTM, recurrent": counted(product(inputs, lstm.width, 4 * lstm.cells, layers)),
         "LSTM, projection": counted(product(inputs, lstm.cells, lstm.width, layers)),
-        "softmax": counted(product(predictions, lstm.width, columns, times=2)),
+        "softmax": counted(product(predictions, softmax_width or lstm.width, columns, times=2)),
     }
-    assert pretrain.step_flops(config, characters, distinct, inputs, predictions, columns) == expected
+    if softmax_width == 5:  # another width than the 8 of a direction: a linear map before it
+        expected["softmax"] += counted(product(predictions, lstm.width, softmax_width, times=2))
+    assert step_flops(config, characters, distinct, inputs, predictions, columns, softmax_width) == expected
 
 
-def test_flops_of_the_recurrence_by_hand(pretrain):
+def test_flops_of_the_recurrence_by_hand():
     # 2 directions x 2 layers x 6 steps x (24 x 8 projected), 2 a multiply-add, forward and twice that backward
-    assert pretrain.step_flops(small_config(), 10, 7, 6, 5, 12)["LSTM, projection"] == 3 * 2 * 2 * 2 * 6 * 24 * 8
+    assert step_flops(small_config(), 10, 7, 6, 5, 12)["LSTM, projection"] == 3 * 2 * 2 * 2 * 6 * 24 * 8
+    # forward alone, and two products of 8 x (4 x 24) besides
+    assert lstm_flops(small_config().lstm, 6) == 2 * 2 * 2 * 6 * (24 * 8 + 2 * 8 * 4 * 24)
 
 
 def test_flops_of_muon_are_those_of_its_products_in_their_turn():
@@ -99,20 +109,20 @@ def test_time_within_a_part_is_its_own_and_all_of_it_is_counted(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
-def test_torchs_lstm_is_ours_where_nothing_is_clipped(pretrain):
+def test_torchs_lstm_is_ours_where_nothing_is_clipped():
     torch.manual_seed(0)
     ours = ProjectedLSTM(8, small_config(cell_clip=None, projection_clip=None).lstm)
     nn.init.normal_(ours.bias)
     x, mask = torch.randn(3, 5, 8), torch.ones(3, 5, dtype=torch.bool)
     state = LSTMState(torch.randn(3, 8), torch.randn(3, 24))
     h, after = ours(x, mask, state)
-    h_torch, after_torch = pretrain.TorchLSTM(ours)(x, mask, state, None)
+    h_torch, after_torch = TorchLSTM(ours)(x, mask, state, None)
     torch.testing.assert_close(h_torch, h)
     torch.testing.assert_close(tuple(after_torch), tuple(after))
 
 
-def test_made_up_words_are_all_different_and_the_frequent_ones_shorter(pretrain):
-    words = pretrain.made_up_words(20_000)
+def test_made_up_words_are_all_different_and_the_frequent_ones_shorter():
+    words = made_up_words(20_000)
     assert len(set(words)) == 20_000
     assert sum(map(len, words[:100])) < sum(map(len, words[-100:]))
 
@@ -150,7 +160,7 @@ def test_recipes_share_the_words_of_the_first(pretrain):
 def test_the_embedding_benchmark_runs_and_its_contenders_agree(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(BENCHMARKS)
     embed = importlib.import_module("embed")
-    monkeypatch.setattr(embed, "largest_rate", lambda: 1e11)  # seconds of products, and nothing here is about them
+    monkeypatch.setattr(rates, "SIDES", (8,))  # nothing here is about large products
     monkeypatch.setattr(embed, "SHORT", 0.0)
     sizes = "--recipe tiny --sentences 6 --corpus 20 --rounds 1 --parts lstm text batch --out"
     embed.main([*sizes.split(), str(tmp_path)])
@@ -159,4 +169,19 @@ def test_the_embedding_benchmark_runs_and_its_contenders_agree(monkeypatch, tmp_
     assert (tmp_path / "embed.png").is_file()
     assert result["text"]["difference"] < 1e-5
     for rows in result["lstm"]["cases"].values():
-        assert {row["LSTMs"]: row["cosine"] for row in rows}["ours, int8"] > 0.99
+        cosines = {row["LSTMs"]: row["cosine"] for row in rows}
+        assert all(cosines[f"ours, {weights}"] > 0.99 for weights in WEIGHT_FORMATS)
+    assert [row["at once"] for row in result["text"]["at once"]] == [
+        *(f"ours, {known}, {weights}" for weights in WEIGHT_FORMATS for known in ("cold", "warm")),
+        "definition, cold",
+    ]
+
+
+def test_the_chart_has_a_bar_for_each_peer_and_precision(tmp_path):
+    chart = script("chart")
+    data = json.loads((BENCHMARKS / "peers.json").read_text(encoding="utf-8"))
+    names = {name for name, _, _ in chart.bars(data)}
+    assert names == {*data["peers"], *(f"elmokit, {precision}" for precision in data["elmokit"])}
+    assert {"AllenNLP", "bilm-tf", "simple_elmo", "ELMoForManyLangs"} <= names
+    chart.main(["--out", str(tmp_path)])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["speed-dark.png", "speed.png"]

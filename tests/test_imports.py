@@ -33,6 +33,7 @@ ORDER = [
     "show",
     "analysis",
     "study",
+    "bench",
     "compat",
     "cli",
 ]

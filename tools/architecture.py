@@ -30,6 +30,7 @@ ORDER = (
     "show",
     "analysis",
     "study",
+    "bench",
 )
 PLACES = (*ORDER, "serve", "integrations", "compat", "cli")  # in the tree; the rest comes first
 

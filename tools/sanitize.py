@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = ["kernels", "convolution", "linear", "bfloat16", "bfloat16_training", "weight_cache", "dispatch"]
+TESTS = ["kernels", "word_kernels", "convolution", "bfloat16", "bfloat16_training", "weight_cache", "dispatch"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from elmokit import __version__
+from elmokit.cli.bench import bench
 from elmokit.cli.convert import convert
 from elmokit.cli.embed import embed
 from elmokit.cli.fill import fill
@@ -44,7 +45,7 @@ app = typer.Typer(
     epilog="Example: `elmo embed text.txt -o vectors.h5`. Each command has its own --help.",
 )
 for command in (
-    *(embed, similar, neighbours, info, models, convert),
+    *(embed, similar, neighbours, info, models, convert, bench),
     *(pretrain, finetune, perplexity, score, fill),
     *(polysemy, study, report),
 ):

@@ -18,6 +18,7 @@ from elmokit.cli.shared.options import (
     TextColumn,
     Threads,
     Tokenizer,
+    Weights,
     check_texts,
     use_threads,
 )
@@ -57,10 +58,7 @@ def embed(
     ] = "zero",
     warm_text: Annotated[Path | None, typer.Option(help="Text to read first, one sentence per line.")] = None,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens in a batch: the memory budget.")] = 4096,
-    weights: Annotated[
-        Literal["float32", "float16", "int8"],
-        typer.Option(help="How weights are kept: smaller is faster for short texts and large models, not exact."),
-    ] = "float32",
+    weights: Weights = "float32",
     threads: Threads = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     overwrite: Overwrite = False,

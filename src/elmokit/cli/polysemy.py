@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from elmokit.cli.shared.exhibits import Save, save_exhibits, show
-from elmokit.cli.shared.options import DEFAULT_MODEL, AsJson, Model, Threads, Tokenizer, use_threads
+from elmokit.cli.shared.options import (
+    DEFAULT_MODEL,
+    AsJson,
+    Model,
+    Threads,
+    Tokenizer,
+    Weights,
+    opened,
+    use_threads,
+)
 from elmokit.progress import terminal_bar
 
 
@@ -39,6 +48,7 @@ def polysemy(
     ] = 200,
     seed: Annotated[int, typer.Option(help="Which occurrences of --tagged the limit chooses.")] = 0,
     tokenizer: Tokenizer = None,
+    weights: Weights = "float32",
     threads: Threads = None,
     save: Save = None,
     as_json: AsJson = False,
@@ -58,7 +68,7 @@ def polysemy(
 
     with terminal_bar() as on_progress:
         result = find_and_view(
-            model,
+            opened(model, weights, tokenizer),
             word,
             corpus=corpus,
             senses=senses,
@@ -66,9 +76,13 @@ def polysemy(
             forms=form or (),
             limit=limit,
             seed=seed,
-            tokenizer=tokenizer,
             on_progress=on_progress,
         )
     files = [str(file) for file in (corpus, senses, tagged) if file is not None]
-    show(result.exhibit(), {"model": model, "files": files, "seed": seed, **result.to_dict()}, save, as_json)
+    show(
+        result.exhibit(),
+        {"model": model, "weights": weights, "files": files, "seed": seed, **result.to_dict()},
+        save,
+        as_json,
+    )
     save_exhibits([result.listing()], save)

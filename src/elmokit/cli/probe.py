@@ -19,6 +19,9 @@ from elmokit.cli.shared.options import (
     TextColumn,
     Threads,
     Tokenizer,
+    Weights,
+    WeightsName,
+    opened,
     use_threads,
 )
 from elmokit.progress import terminal_bar
@@ -56,6 +59,7 @@ def pos(
     dev: Dev,
     *,
     model: Model = DEFAULT_MODEL,
+    weights: Weights = "float32",
     vectors: Vectors = None,
     limit: Limit = None,
     seed: Seed = 0,
@@ -72,7 +76,7 @@ def pos(
 
     `elmo probe pos train.conllu dev.conllu --vectors glove.txt --limit 2000 --save figures`
     """
-    _tags(train, dev, "upos", model, vectors, limit, seed, l2, threads, save, as_json)
+    _tags(train, dev, "upos", model, weights, vectors, limit, seed, l2, threads, save, as_json)
 
 
 @probe.command(cls=Command)
@@ -81,6 +85,7 @@ def tags(
     dev: Dev,
     *,
     model: Model = DEFAULT_MODEL,
+    weights: Weights = "float32",
     column: Annotated[
         str, typer.Option(help="The tags' column: a number from 1, or upos or xpos of CoNLL-U.")
     ] = "2",
@@ -100,7 +105,7 @@ def tags(
 
     `elmo probe tags train.conllu dev.conllu --column xpos`
     """
-    _tags(train, dev, column, model, vectors, limit, seed, l2, threads, save, as_json)
+    _tags(train, dev, column, model, weights, vectors, limit, seed, l2, threads, save, as_json)
 
 
 @probe.command(cls=Command)
@@ -109,6 +114,7 @@ def wsd(
     tests: Annotated[list[Path], typer.Argument(metavar="TEST", help="What it is measured on; one or more.")],
     *,
     model: Model = DEFAULT_MODEL,
+    weights: Weights = "float32",
     index: Annotated[
         Path | None,
         typer.Option(help="WordNet's index.sense: the first sense for words that TRAIN does not have."),
@@ -133,8 +139,16 @@ def wsd(
     from elmokit.analysis.probes.senses import probe_senses
 
     with terminal_bar() as on_progress:
-        result = probe_senses(model, train, tests, index=index, limit=limit, seed=seed, on_progress=on_progress)
-    facts = {"model": model, "train": str(train), "index": index and str(index), **result.to_dict()}
+        result = probe_senses(
+            opened(model, weights), train, tests, index=index, limit=limit, seed=seed, on_progress=on_progress
+        )
+    facts = {
+        "model": model,
+        "weights": weights,
+        "train": str(train),
+        "index": index and str(index),
+        **result.to_dict(),
+    }
     show(result.exhibit(), facts, save, as_json)
 
 
@@ -144,6 +158,7 @@ def text(
     dev: Dev,
     *,
     model: Model = DEFAULT_MODEL,
+    weights: Weights = "float32",
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     header: Header = None,
@@ -169,7 +184,7 @@ def text(
 
     with terminal_bar() as on_progress:
         result = probe_text(
-            model,
+            opened(model, weights, tokenizer),
             train,
             dev,
             text_column=text_column,
@@ -179,10 +194,9 @@ def text(
             l2=l2,
             limit=limit,
             seed=seed,
-            tokenizer=tokenizer,
             on_progress=on_progress,
         )
-    facts = {"model": model, "train": str(train), "dev": str(dev), **result.to_dict()}
+    facts = {"model": model, "weights": weights, "train": str(train), "dev": str(dev), **result.to_dict()}
     show(result.exhibit(), facts, save, as_json)
 
 
@@ -196,6 +210,7 @@ def pairs(
     ],
     *,
     model: Model = DEFAULT_MODEL,
+    weights: Weights = "float32",
     tokenizer: Tokenizer = None,
     threads: Threads = None,
     save: Save = None,
@@ -215,8 +230,13 @@ def pairs(
     from elmokit.analysis.probes.pairs import probe_pairs
 
     with terminal_bar() as on_progress:
-        result = probe_pairs(model, file, tokenizer=tokenizer, on_progress=on_progress)
-    show(result.exhibit(), {"model": model, "file": str(file), **result.to_dict()}, save, as_json)
+        result = probe_pairs(opened(model, weights, tokenizer), file, on_progress=on_progress)
+    show(
+        result.exhibit(),
+        {"model": model, "weights": weights, "file": str(file), **result.to_dict()},
+        save,
+        as_json,
+    )
 
 
 def _tags(
@@ -224,6 +244,7 @@ def _tags(
     dev: Path,
     column: str,
     model: str,
+    weights: WeightsName,
     vectors: Path | None,
     limit: int | None,
     seed: int,
@@ -237,7 +258,15 @@ def _tags(
 
     with terminal_bar() as on_progress:
         result = probe_tags(
-            model, train, dev, column, vectors=vectors, l2=l2, limit=limit, seed=seed, on_progress=on_progress
+            opened(model, weights),
+            train,
+            dev,
+            column,
+            vectors=vectors,
+            l2=l2,
+            limit=limit,
+            seed=seed,
+            on_progress=on_progress,
         )
-    facts = {"model": model, "train": str(train), "dev": str(dev), **result.to_dict()}
+    facts = {"model": model, "weights": weights, "train": str(train), "dev": str(dev), **result.to_dict()}
     show(result.exhibit(), facts, save, as_json)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from elmokit.cli.shared.exhibits import print_json
-from elmokit.cli.shared.options import DEFAULT_MODEL, AsJson, Model, Tokenizer
+from elmokit.cli.shared.options import DEFAULT_MODEL, AsJson, Model, Tokenizer, Weights, opened
 
 
 def similar(
@@ -15,6 +15,7 @@ def similar(
     *,
     model: Model = DEFAULT_MODEL,
     tokenizer: Tokenizer = None,
+    weights: Weights = "float32",
     as_json: AsJson = False,
 ) -> None:
     r"""How near the [marked] words of two or more sentences are: the cosine of their vectors, by layer.
@@ -27,7 +28,7 @@ def similar(
     """
     from elmokit.analysis.contexts.marked import compare_words
 
-    found = compare_words(model, sentences, tokenizer=tokenizer)
+    found = compare_words(opened(model, weights, tokenizer), sentences)
     if as_json:
         print_json(found.to_list())
         return

@@ -20,6 +20,8 @@ from elmokit.cli.shared.options import (
     TableFormat,
     TextColumns,
     Threads,
+    Weights,
+    WeightsName,
     use_threads,
 )
 from elmokit.cli.shared.signals import Stopped, interrupt, stoppable
@@ -48,6 +50,10 @@ Own = Annotated[
     str | None, typer.Option("--task", metavar="MODULE:CLASS", help="The class of a task of your own: it is run.")
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="OUT of `elmo task train`, or OUT/best.")]
+AsTrained = Annotated[
+    WeightsName | None,
+    typer.Option("--weights", help="How ELMo's weights are kept.", show_default="as in training"),
+]
 Cache = Annotated[
     Path | None,
     typer.Option(help="Where the frozen biLM's layers are kept; ELMOKIT_CACHE or ~/.cache/elmokit by default."),
@@ -89,6 +95,7 @@ def train(
             help="As for `elmo embed`; none: the baseline.",
         ),
     ] = DEFAULT_MODEL,
+    weights: Weights = "float32",
     place: Annotated[
         Literal["input", "output", "both"], typer.Option(help="Where ELMo enters the task's RNN.")
     ] = "input",
@@ -145,6 +152,7 @@ def train(
             dev=dev,
             out=out,
             elmo=None if model == NONE else model,
+            weights=weights,
             place=place,
             which_layers=layers,
             penalty=penalty,
@@ -225,6 +233,7 @@ def evaluate(
     header: Header = None,
     table_format: TableFormat = None,
     as_json: AsJson = False,
+    weights: AsTrained = None,
     threads: Threads = None,
 ) -> None:
     """A trained model's scores on a file.
@@ -238,7 +247,7 @@ def evaluate(
     use_threads(threads)
     from elmokit.tasks.model import TaskModel
 
-    trained = TaskModel.load(run, task=task)
+    trained = TaskModel.load(run, task=task, weights=weights)
     scores, ceilings, rows, unseen = trained.evaluate(
         file,
         predictions=predictions,
@@ -295,6 +304,7 @@ def predict(
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object per line.")] = False,
     task: Own = None,
     tokenizer: Annotated[str, typer.Option(help="words, whitespace (the text is tokenized) or korean.")] = "words",
+    weights: AsTrained = None,
     threads: Threads = None,
 ) -> None:
     """Text in, labelled text out.
@@ -316,7 +326,7 @@ def predict(
     from elmokit.text.corpus import table_format as format_of
     from elmokit.text.tokens import make_tokenizer
 
-    trained, tokenize = TaskModel.load(run, task=task), make_tokenizer(tokenizer).tokens
+    trained, tokenize = TaskModel.load(run, task=task, weights=weights), make_tokenizer(tokenizer).tokens
     if context is not None:
         _answer(trained, context, question or [], file, tokenize, as_json)
         return

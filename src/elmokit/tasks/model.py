@@ -27,6 +27,8 @@ from elmokit.checkpoint import check_tensors
 from elmokit.config import build, dump, read_json, shown
 from elmokit.embed.embedder import Elmo
 from elmokit.errors import UserError
+from elmokit.model.kernels.packing import WEIGHT_FORMATS
+from elmokit.model.kernels.precision import Weights
 from elmokit.model.lstm import MOST_LAYERS, WIDEST
 from elmokit.model.seeding import seeded
 from elmokit.model.shapes import shapes_only
@@ -183,6 +185,7 @@ class TaskModel:
             "inputs": dump(inputs.config),
             "word_width": inputs.word_embedding.embedding_dim,
             "vectors": inputs.table.vectors is not None,
+            **({} if self.elmo is None or self.elmo.weights == "float32" else {"elmo_weights": self.elmo.weights}),
         }
         tensors = {
             name: tensor.detach().contiguous()
@@ -201,12 +204,18 @@ class TaskModel:
 
     @classmethod
     def load(
-        cls, folder: str | Path, *, elmo: Elmo | None = None, task: str | type[Task[Any]] | None = None
+        cls,
+        folder: str | Path,
+        *,
+        elmo: Elmo | None = None,
+        task: str | type[Task[Any]] | None = None,
+        weights: Weights | None = None,
     ) -> TaskModel:
         """The folder of a run, or the best of it.
 
-        elmo    the biLM that it reads, if that is in memory already.
-        task    the class of a task of your own, or where it is ("package.module:Class").
+        elmo      the biLM that it reads, if that is in memory already.
+        task      the class of a task of your own, or where it is ("package.module:Class").
+        weights   of the biLM that is opened here, as of `Elmo`; by default those that it was trained with.
         """
         run = folder = Path(folder)
         if not (folder / TASK).is_file() and (folder / BEST / TASK).is_file():
@@ -232,7 +241,7 @@ class TaskModel:
         except (KeyError, OSError, UnicodeDecodeError, SafetensorError) as error:
             raise UserError(f"{folder}: cannot be read, it is incomplete or damaged: {error}") from None
         if elmo is None and (folder / ELMO).is_dir():
-            elmo = Elmo.from_pretrained(folder / ELMO)
+            elmo = Elmo.from_pretrained(folder / ELMO, weights=weights or _elmo_weights(table, path))
 
         def fresh() -> TaskModel:
             vectors = torch.zeros(len(words), width) if table["vectors"] else None
@@ -256,6 +265,13 @@ class TaskModel:
         content |= {name: tensor for name, tensor in own.items() if name.startswith(BILM)}  # read from ELMO
         check_tensors(own, content, path)
         return content
+
+
+def _elmo_weights(table: dict[str, Any], path: Path) -> str:
+    weights = table.get("elmo_weights", "float32")
+    if not isinstance(weights, str) or weights not in WEIGHT_FORMATS:
+        raise UserError(f"{path}: elmo_weights: expected {', '.join(WEIGHT_FORMATS)}, found {shown(weights)}")
+    return weights
 
 
 def _check_sizes(settings: Any, path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from elmokit.config import dump
 from elmokit.embed.embedder import Elmo
+from elmokit.model.kernels.precision import Weights
 from elmokit.progress import silent
 from elmokit.tasks import task_class
 from elmokit.tasks.inputs import InputConfig, Place
@@ -28,6 +29,7 @@ def train_task(
     dev: str | Path,
     out: str | Path,
     elmo: str | Path | None = None,
+    weights: Weights = "float32",
     place: Place = "input",
     which_layers: str = "all",
     penalty: float = 0.001,
@@ -52,6 +54,7 @@ def train_task(
     task           ner, srl, squad, ... (`elmokit.tasks.TASKS`), a class of your own, or "package.module:Class".
     train, dev     files in the task's own format; the best epoch is chosen on dev.
     elmo           a model as for `Elmo.from_pretrained`; None is the baseline.
+    weights        how the biLM's are kept and multiplied, as of `Elmo`; the trained model is used with the same.
     place          where ELMo enters the task's RNN: "input", "output" or "both".
     which_layers   "all" (learned weights), "last", "mean" or a layer's number.
     penalty        lambda: pulls the layers' weights together.
@@ -86,13 +89,15 @@ def train_task(
         tell(TaskProgress("reading the vectors"))
     tokens = data.tokens(dev=vectors is not None)  # a vector that is learned needs training
     table = word_table(None if vectors is None else Path(vectors), tokens)
-    bilm = None if elmo is None else Elmo.from_pretrained(elmo)
+    bilm = None if elmo is None else Elmo.from_pretrained(elmo, weights=weights)
     model = TaskModel.fresh(data.task, table, bilm, inputs, config.seed)
     layers = None
     if bilm is not None and not train_bilm:
         layers = LayerCache.open(bilm, data.sentences(), None if cache is None else Path(cache), tell)
     files = {"train": str(Path(train)), "dev": str(Path(dev)), "vectors": str(vectors and Path(vectors))}
     files["limit"] = str(limit)
+    if bilm is not None and bilm.weights != "float32":
+        files["weights"] = bilm.weights
     if columns is not None:
         files["columns"] = json.dumps(dump(columns), ensure_ascii=False)
     run = TaskRun(Path(out), model, data.train, data.dev, config, files=files, cache=layers)

@@ -159,10 +159,16 @@ class SenseProbe:
         lengths = np.linalg.norm(sums, axis=-1, keepdims=True)
         self._units = np.divide(sums, lengths, out=sums, where=lengths > 0)  # [L + 1, S, D]
 
-    def evaluate(self, test: SenseCorpus, on_progress: OnProgress = silent) -> SenseTestResult:
-        instances = [instance for sentence in test.sentences for instance in sentence.instances]
-        nearest: list[dict[str, str]] = [{} for _ in self._units]  # of each layer and their mean: the predictions
-        for instance, vectors in _occurrences(self.elmo, test.sentences, f"embedding {test.name}", on_progress):
+    def predict(
+        self, test: SenseCorpus, on_progress: OnProgress = silent, *, elmo: Elmo | None = None
+    ) -> list[dict[str, str]]:
+        """Of each layer and last of their mean: an instance's id -> the nearest sense; none for a lemma not seen.
+
+        elmo    reads the test instead of the model that has read the training text: one that differs little.
+        """
+        nearest: list[dict[str, str]] = [{} for _ in self._units]
+        stage = f"embedding {test.name}"
+        for instance, vectors in _occurrences(elmo or self.elmo, test.sentences, stage, on_progress):
             senses = self.senses.get((instance.lemma, instance.pos))
             if senses is None:
                 continue
@@ -170,7 +176,11 @@ class SenseProbe:
             for predicted, units, vector in zip(nearest, self._units, vectors):
                 cosines = units[rows] @ (vector / (np.linalg.norm(vector) or 1.0))
                 predicted[instance.id] = senses[int(np.argmax(cosines >= cosines.max() - LIKE))]
+        return nearest
 
+    def evaluate(self, test: SenseCorpus, on_progress: OnProgress = silent) -> SenseTestResult:
+        instances = [instance for sentence in test.sentences for instance in sentence.instances]
+        nearest = self.predict(test, on_progress)
         frequent = {i.id: self.senses[i.lemma, i.pos][0] for i in instances if (i.lemma, i.pos) in self.senses}
         first = {i.id: sense for i in instances if (sense := self.first_senses.get((i.lemma, i.pos)))}
         *by_layer, mean, most_frequent = (score(first | own, test.keys) for own in (*nearest, frequent))

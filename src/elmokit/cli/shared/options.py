@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from elmokit.errors import UserError
+
+if TYPE_CHECKING:
+    from elmokit.embed.embedder import Elmo
 
 DEFAULT_MODEL = "en-small"
 Model = Annotated[
@@ -18,6 +21,13 @@ Model = Annotated[
         "-m",
         envvar="ELMO_MODEL",
         help="A bundled name, a folder (elmokit's, AllenNLP's, ELMoForManyLangs'), or owner/name on the hub.",
+    ),
+]
+WeightsName = Literal["float32", "bfloat16", "float16", "int8", "auto"]  # of the kernels, not imported here
+Weights = Annotated[
+    WeightsName,
+    typer.Option(
+        help="What is computed with: smaller is faster where the processor has it, not exact; auto: see the docs."
     ),
 ]
 State = Annotated[
@@ -82,6 +92,13 @@ def check_texts(texts: Sequence[str]) -> None:
     for text in texts:
         if text in bundled_names() and not Path(text).exists():
             raise UserError(f"{text} is a model, and a text was expected here: give the model by -m {text}")
+
+
+def opened(model: str, weights: WeightsName, tokenizer: str | None = None) -> Elmo:
+    """The model that a command reads with."""
+    from elmokit.embed.embedder import Elmo
+
+    return Elmo.from_pretrained(model, weights=weights, tokenizer=tokenizer)
 
 
 def use_threads(threads: int | None) -> None:

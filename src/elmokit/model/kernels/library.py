@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, ExitStack
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from elmokit import __version__
 from elmokit.errors import UserError
@@ -79,6 +80,44 @@ def variant() -> str:
     if loaded is not None:
         return str(loaded.elmo_variant().decode())
     return chosen() if chosen() in WITHOUT else "torch"
+
+
+class Arithmetic(NamedTuple):
+    """What weights of a format are computed with."""
+
+    precision: Literal["float32", "bfloat16", "int8"]  # of the products: whose limit they are measured by
+    how: str
+
+    def __str__(self) -> str:
+        return self.how
+
+
+def arithmetic(weights: str) -> Arithmetic:
+    """What runs here, without gradients, for weights of this format: one of WEIGHT_FORMATS."""
+    loaded = library()
+    if loaded is None:
+        return Arithmetic("float32", "float32" if weights == "float32" else "float32: torch knows no other format")
+    hardware = weights in units()
+    if weights == "bfloat16":
+        if hardware:
+            return Arithmetic("bfloat16", "bfloat16 by the processor (VDPBF16PS)")
+        return Arithmetic("float32", "bfloat16, by float32's instructions")
+    if weights == "int8":
+        return Arithmetic(
+            "int8", "int8 by the processor (VPDPBUSD)" if hardware else "int8, without a unit for it"
+        )
+    if weights == "float32":
+        return Arithmetic("float32", "float32")
+    return Arithmetic("float32", f"stored as {weights}, computed in float32")
+
+
+def units() -> list[str]:
+    """The formats of weights beside float32 that the chosen variant has instructions of the processor for."""
+    loaded = library()
+    if loaded is None:
+        return []
+    numbers = {"bfloat16": 3, "int8": 2}  # as in native/kernels.h
+    return [name for name, number in numbers.items() if loaded.elmo_in_hardware(number)]
 
 
 def available_variants() -> list[str]:

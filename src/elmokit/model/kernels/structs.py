@@ -217,6 +217,8 @@ SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "elmo_bytes": (c_int64, (c_char_p,)),
     "elmo_variant": (c_char_p, ()),
     "elmo_choose": (c_int, (c_char_p,)),
+    "elmo_in_hardware": (c_int, (c_int,)),
+    "elmo_split": (c_int64, (c_void_p, c_int64, c_int64, c_int64, c_void_p)),
     "elmo_forward": (
         c_int,
         (POINTER(Layer), POINTER(Pass), c_int64, c_int64, c_int64, POINTER(Span), c_int64, POINTER(c_uint64)),

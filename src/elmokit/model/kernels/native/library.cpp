@@ -89,17 +89,33 @@ static int share_out(int64_t count, int64_t threads, Task task) {
   return failed;
 }
 
-// Where to cut the rows so that each part has about as many tokens.
-static std::vector<int64_t> cuts(const Pass& pass, int64_t parts) {
-  int64_t total = 0, sum = 0;
-  for (int64_t r = 0; r < pass.rows; r++) total += pass.lengths[r];
-  std::vector<int64_t> ends{0};
-  for (int64_t r = 0; r < pass.rows && (int64_t)ends.size() < parts; r++) {
-    sum += pass.lengths[r];
-    if (sum * parts >= total * (int64_t)ends.size()) ends.push_back(r + 1);
+// Where to cut the rows, the longest first, for threads of so many directions: no part costs more than it must. A step
+// reads all weights, however few its rows are: that costs about as much as STEP rows more (benchmarks/threads.py).
+static std::vector<int64_t> cuts(const int32_t* lengths, int64_t rows, int64_t directions, int64_t threads) {
+  constexpr int64_t STEP = 1;
+  // As many tasks as threads; where directions leave a thread over, as many for each as there are threads.
+  const int64_t wanted = threads % directions ? threads : threads / directions;
+  const int64_t parts = std::max<int64_t>(1, std::min(wanted, rows / 8));
+  auto within = [&](int64_t limit) {
+    std::vector<int64_t> ends{0};
+    int64_t cost = 0;
+    for (int64_t r = 0; r < rows; r++) {
+      if (cost && cost + lengths[r] > limit) ends.push_back(r), cost = 0;
+      cost += cost ? lengths[r] : (1 + STEP) * lengths[r];  // the first is the longest: its steps are the part's
+    }
+    ends.push_back(rows);
+    return ends;
+  };
+  int64_t low = 0, high = rows ? STEP * lengths[0] : 0;
+  for (int64_t r = 0; r < rows; r++) high += lengths[r];
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if ((int64_t)within(middle).size() - 1 <= parts)
+      high = middle;
+    else
+      low = middle + 1;
   }
-  if (ends.back() != pass.rows) ends.push_back(pass.rows);
-  return ends;
+  return within(high);
 }
 
 // Memory to be hashed, in pieces of 256 kB that threads share.
@@ -137,8 +153,7 @@ class Pieces {
 template <class Run>
 static int over_rows(const Pass& pass, int64_t directions, int64_t layers, int64_t threads, Run run,
                      Pieces* side = nullptr) {
-  const int64_t parts = std::max<int64_t>(1, std::min(threads / directions, pass.rows / 8));
-  const std::vector<int64_t> ends = cuts(pass, parts);
+  const std::vector<int64_t> ends = cuts(pass.lengths, pass.rows, directions, threads);
   const int64_t groups = ends.size() - 1, tasks = directions * groups, others = side ? side->size() : 0;
   const int64_t enough = tasks + (others + 127) / 128;  // one thread hashes 32 MB while a sentence is read
   return share_out(tasks + others, std::min(threads, enough), [&](int64_t task) {
@@ -178,6 +193,13 @@ EXPORT int64_t elmo_bytes(const char* name) {
 
 EXPORT const char* elmo_variant() { return kernels().name; }
 
+// Does the processor itself multiply weights of this format, by instructions that the chosen variant may use?
+EXPORT int elmo_in_hardware(int format) {
+  if (format == FLOAT32) return 1;
+  const auto now = kernels().precisions[format].forward;
+  return (vdpbf16ps() && now == vdpbf16ps()->forward) || (vpdpbusd() && now == vpdpbusd()->forward);
+}
+
 // 1: it is used from now on; 0: this processor cannot.
 EXPORT int elmo_choose(const char* name) {
   const Kernels* named = by_name(name);
@@ -195,6 +217,15 @@ EXPORT int elmo_digest(const Span* spans, int64_t count, uint64_t* digests, int6
   return failed;
 } catch (const std::exception&) {
   return 1;
+}
+
+// Where elmo_forward cuts such rows: writes at most rows + 1 ends, and returns how many.
+EXPORT int64_t elmo_split(const int32_t* lengths, int64_t rows, int64_t directions, int64_t threads, int64_t* ends) try {
+  const std::vector<int64_t> all = cuts(lengths, rows, directions, threads);
+  std::copy(all.begin(), all.end(), ends);
+  return all.size();
+} catch (const std::exception&) {
+  return 0;
 }
 
 // layers and passes [directions, layers]; the spans are hashed on the side.
@@ -215,12 +246,14 @@ EXPORT int elmo_backward(const Layer* layers, const Pass* passes, int64_t direct
   });
 }
 
-// Words in runs of 64: a task's features stay close together, and its panel of the table in the cache.
+// Words in runs of 64, or fewer where there would be too few runs for the threads: a panel of the table stays in the
+// cache. The last filters come first: they are the widest and the most, and what is short fills the gaps at the end.
 EXPORT int elmo_convolve(const Filters* filters, int64_t count, const Words* words, int64_t threads) {
-  const int64_t runs = (words->words + 63) / 64;
+  const int64_t run = std::max<int64_t>(8, std::min<int64_t>(64, words->words / (2 * threads)));
+  const int64_t runs = (words->words + run - 1) / run;
   return share_out(runs * count, threads, [&](int64_t task) {
-    const int64_t first = task / count * 64;
-    kernels().convolve(filters[task % count], *words, first, std::min(first + 64, words->words));
+    const int64_t first = task % runs * run;
+    kernels().convolve(filters[count - 1 - task / runs], *words, first, std::min(first + run, words->words));
   });
 }
 
@@ -238,7 +271,7 @@ EXPORT int elmo_convolve_backward(const Filters* filters, int64_t count, const W
 template <class Run>
 static int over_panels(int64_t rows, int64_t outputs, int64_t threads, Run run) {
   const int64_t blocks = (rows + BLOCK - 1) / BLOCK, panels = outputs / PANEL;
-  const int64_t groups = std::max<int64_t>(1, std::min<int64_t>(panels / 4, 4 * threads / blocks + 1));
+  const int64_t groups = std::max<int64_t>(1, std::min<int64_t>(panels / 4, (8 * threads + blocks - 1) / blocks));
   return share_out(blocks * groups, threads, [&](int64_t task) {
     const int64_t block = task / groups, group = task % groups;
     run(block * BLOCK, std::min((block + 1) * BLOCK, rows), group * panels / groups, (group + 1) * panels / groups);

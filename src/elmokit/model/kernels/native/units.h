@@ -5,22 +5,14 @@
 namespace elmo {
 namespace VARIANT {
 
-// Gates of eight units -> their new cells and what is projected; the activated gates are kept in their place.
-static inline void eight_units_kept(float* gates, const float* before, float* cell, float* activated, float clip) {
-  const Eight i = sigmoid(load(gates)), f = sigmoid(load(gates + 8));
-  const Eight g = tanh(load(gates + 16)), o = sigmoid(load(gates + 24));
-  const Eight c = bounded(f * load(before) + i * g, clip);
-  store(cell, c);
-  store(activated, o * tanh(c));
-  store(gates, i);
-  store(gates + 8, f);
-  store(gates + 16, g);
-  store(gates + 24, o);
-}
+// Which product of `a * b + c * d` is fused with the addition is the compiler's choice, at each place another: what has
+// to be the same bits wherever it is called from is a function of its own, not a part of its callers.
+#define ALIKE __attribute__((noinline))
 
-// The same where nothing is kept, with two divisions in place of five: they took most of the time.
+// Gates of eight units -> their new cells and what is projected. Two divisions in place of five, which took most of
+// the time: lstm.h has them plainly, for training.
 template <class F>
-static inline void eight_units(const float* gates, const float* before, float* cell, float* activated, float clip) {
+static ALIKE void eight_units(const float* gates, const float* before, float* cell, float* activated, float clip) {
   const Quotient i = F::sigmoid(load(gates)), f = F::sigmoid(load(gates + 8));
   const Quotient g = F::tanh(load(gates + 16)), o = F::sigmoid(load(gates + 24));
   const Eight under = i.under * g.under;

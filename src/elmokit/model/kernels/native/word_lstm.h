@@ -76,8 +76,8 @@ struct WordPass {
     const Rounded<P> before{h_rows, h_scales};
     for (int64_t p = 0, now; p < panels; p += now) {
       now = smaller(2, panels - p);
-      for (int64_t row = 0; row < n; row += WORD_ROWS) {
-        const int64_t rows = smaller(WORD_ROWS, n - row);
+      for (int64_t row = 0, rows; row < n; row += rows) {
+        rows = rows_now(n - row);
         for (int64_t r = 0; r < rows; r++) memcpy(some[r], layer.bias + p * PANEL, sizeof(float) * now * PANEL);
         word_panels<P>(rows, x.all().from(row), layer.input, x.words, p, now, some, 0);
         word_panels<P>(rows, before.from(row), layer.hidden, h.words, p, now, some, 0);

@@ -273,6 +273,12 @@ static inline void word_tile(const Rounded<P>& a, const Packed& w, int64_t words
 
 constexpr int WORD_ROWS = LANES == 16 ? 8 : LANES == 8 ? 2 : 1;
 
+// Of the rows that are left, how many to take now: tiles of about the same size, for one row takes as long as two.
+static inline int64_t rows_now(int64_t left) {
+  const int64_t tiles = (left + WORD_ROWS - 1) / WORD_ROWS;
+  return tiles ? (left + tiles - 1) / tiles : 0;
+}
+
 template <class P, int R>
 static inline void word_rows(int64_t rows, const Rounded<P>& a, const Packed& w, int64_t words, int64_t panel, int64_t panels,
                              float* const* c, int64_t column) {
@@ -293,9 +299,10 @@ static inline void word_panels(int64_t rows, const Rounded<P>& a, const Packed& 
                                int64_t panels, float* const* c, int64_t column) {
   const int64_t step = rows > WORD_ROWS ? 1 : larger(panels, 1);
   for (int64_t p = 0; p < panels; p += step)
-    for (int64_t r = 0; r < rows; r += WORD_ROWS)
-      word_rows<P, WORD_ROWS>(smaller(WORD_ROWS, rows - r), a.from(r), w, words, panel + p, step, c + r,
-                              column + p * PANEL);
+    for (int64_t r = 0, now; r < rows; r += now) {
+      now = rows_now(rows - r);
+      word_rows<P, WORD_ROWS>(now, a.from(r), w, words, panel + p, step, c + r, column + p * PANEL);
+    }
 }
 
 // Rows of A that are rounded as they come, with room for them.
