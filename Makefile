@@ -2,10 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test quick soak sanitize results lint types format clean
+.PHONY: help demo test quick soak sanitize aarch64 results lint types format clean
 
 help:  ## what there is
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
 NATIVE := $(wildcard src/elmokit/model/kernels/native/*)
 
@@ -30,6 +30,9 @@ soak: .venv/installed  ## jobs killed at random, damaged and hostile files, for 
 
 sanitize: .venv/installed  ## the tests of the kernels under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(BIN)/python tools/sanitize.py
+
+aarch64: .venv/installed  ## the kernels cross-compiled for aarch64, run under qemu and compared; their inner loops
+	$(BIN)/python tools/aarch64
 
 DATA ?= ../shared/data
 MODEL ?= en-small

@@ -45,8 +45,8 @@ from elmokit.bench.sentences import Sentences, first_tokens, made_up, read_text,
 from elmokit.checkpoint import Checkpoint
 from elmokit.embed.reader import BATCH_TOKENS
 from elmokit.model.kernels import variant
-from elmokit.model.kernels.layers import WEIGHT_FORMATS
 from elmokit.model.kernels.library import VARIABLE, arithmetic
+from elmokit.model.kernels.packing import WEIGHT_FORMATS
 from elmokit.show.figures import COLOURS, MARKERS
 
 Row = dict[str, Any]  # of a table: its heading -> value

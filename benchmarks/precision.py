@@ -40,7 +40,7 @@ from elmokit.analysis.probes.tagging import read_tagged
 from elmokit.analysis.sample import sample
 from elmokit.atomic import write_file
 from elmokit.model.kernels import variant
-from elmokit.model.kernels.layers import WEIGHT_FORMATS
+from elmokit.model.kernels.packing import WEIGHT_FORMATS
 from elmokit.study.data import StudyData, open_data
 
 EXACT = "float32"

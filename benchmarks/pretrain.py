@@ -6,6 +6,7 @@
 speed   Whole training steps (forward, backward, update) on made-up Zipfian text: ours; the same with products of
         bfloat16, where the processor has them (--only elmokit: these two alone); with other LSTMs; and a step
         that is written plainly (every token through the CNN). Beside them, the best torch.mm of float32.
+        Then float32 and bfloat16 beside the peak of their own products (torch.mm), with what a step consists of.
         Steps take turns, window by window; a pace is that of its best round. FLOPs are those of matrix products
         over distinct tokens, with and without the character CNN, which tables save us.
 learn   Recipes, one after the other, on the same text, vocabulary, held-out lines and number of tokens. Ctrl-C
@@ -127,6 +128,8 @@ def made_up_corpus(folder: Path, words: Sequence[str], tokens: int) -> Corpus:
 
 
 def speed(arguments: argparse.Namespace) -> None:
+    from step_parts import StepFigures  # beside this script
+
     warnings.filterwarnings("ignore", message="LSTM with projections is not supported with oneDNN")
     chosen = [f"train.{name}={getattr(arguments, name)}" for name in ("rows", "steps", "vocabulary", "negatives")]
     # The softmax is sampled wherever it can be, and the state is carried: torch's LSTM cannot forget midway.
@@ -162,6 +165,7 @@ def speed(arguments: argparse.Namespace) -> None:
         next(windows)
         first = [trainer.train_step(0.5).loss for trainer in trainers.values()]  # and warm
         best, limit = dict.fromkeys(trainers, 0.0), 0.0  # FLOP/s
+        own = StepFigures({name: trainers[name] for name in (OURS, BFLOAT16) if name in trainers})
         parts, tokens = Counter[str](), 0  # of all rounds
         for _, window in zip(range(arguments.rounds), windows):
             distinct = np.unique([window.forward_inputs, window.backward_inputs]).size
@@ -170,9 +174,11 @@ def speed(arguments: argparse.Namespace) -> None:
             parts.update(counted)
             tokens += window.tokens
             for name in trainers:
-                took = seconds(lambda name=name: trainers[name].train_step(0.5))
+                step = partial(trainers[name].train_step, 0.5)
+                took = own.step(name, window) if name in own.trainers else seconds(step)
                 best[name] = max(best[name], sum(counted.values()) / took)
             limit = max(limit, largest_rate())
+            own.measure_peaks()
     total = sum(parts.values())
     print(f"recipe {arguments.recipe}; {', '.join(chosen)}; {recipe.optimizer.kind}")
     print(f"threads: {torch.get_num_threads()}; best of {arguments.rounds} rounds; torch {torch.__version__}")
@@ -195,6 +201,7 @@ def speed(arguments: argparse.Namespace) -> None:
     print(f"largest torch.mm: {limit / 1e9:.1f} GFLOP/s")
     if BFLOAT16 in best:
         print(f"bfloat16: a step is {best[BFLOAT16] / best[OURS]:.2f} x as fast as in float32")
+    own.show()
 
 
 class Point(NamedTuple):

@@ -15,8 +15,8 @@ from elmokit.bench.machine import Company, Machine
 from elmokit.bench.measurement import Measurement, checked_formats
 from elmokit.errors import UserError
 from elmokit.model.kernels import use, variant
-from elmokit.model.kernels.layers import WEIGHT_FORMATS
 from elmokit.model.kernels.library import arithmetic
+from elmokit.model.kernels.packing import WEIGHT_FORMATS
 from helpers.models import random_bilm, small_config
 
 ZEN4 = """\

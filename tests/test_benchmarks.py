@@ -17,7 +17,7 @@ from elmokit.bench.flops import lstm_flops, step_flops
 from elmokit.bench.lstms import TorchLSTM
 from elmokit.bench.sentences import made_up_words
 from elmokit.model.kernels import variant
-from elmokit.model.kernels.layers import WEIGHT_FORMATS
+from elmokit.model.kernels.packing import WEIGHT_FORMATS
 from elmokit.model.lstm import LSTMState, ProjectedLSTM
 from helpers.models import small_config
 
@@ -91,6 +91,21 @@ def test_flops_of_the_recurrence_by_hand():
     assert step_flops(small_config(), 10, 7, 6, 5, 12)["LSTM, projection"] == 3 * 2 * 2 * 2 * 6 * 24 * 8
     # forward alone, and two products of 8 x (4 x 24) besides
     assert lstm_flops(small_config().lstm, 6) == 2 * 2 * 2 * 6 * (24 * 8 + 2 * 8 * 4 * 24)
+
+
+def test_flops_of_muon_are_those_of_its_products_in_their_turn():
+    # 8 x 20: its Gram matrix and the last product 8 x 8 x 20 each, and thirteen of 8 x 8 x 8; in every second step
+    flops = script("step_parts").muon_flops([torch.zeros(8, 20), torch.zeros(20, 8)], every=2)
+    assert flops == 2 * (2 * 8 * 8 * 20 + 13 * 8**3)
+
+
+def test_time_within_a_part_is_its_own_and_all_of_it_is_counted(monkeypatch):
+    parts, now = script("step_parts"), iter(range(0, 100, 10))
+    monkeypatch.setattr(parts.time, "perf_counter", lambda: next(now))
+    watch = parts.Parts()
+    inner = watch.watched("inner", lambda: None)
+    watch.watched(lambda given: given, lambda _: inner())("outer")
+    assert watch.seconds == {"the rest": 0, "outer": 20, "inner": 10}
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")

@@ -12,7 +12,7 @@ from elmokit.model import language_head, lstm
 from elmokit.model.bilm import run_layer
 from elmokit.model.char_encoder import Highway
 from elmokit.model.kernels import bfloat16_softmax
-from elmokit.model.kernels.bfloat16 import available, linear, product, products_in
+from elmokit.model.kernels.bfloat16 import Factors, available, linear, product, products, products_in
 from elmokit.model.kernels.recurrent import Repeated, layer, repeats
 from elmokit.model.lstm import LSTMConfig, LSTMState, ProjectedLSTM
 
@@ -104,6 +104,73 @@ def test_a_row_of_a_product_is_the_same_bits_whatever_stands_beside_it_and_howev
         assert torch.equal(product(a, b), together)
     finally:
         torch.set_num_threads(before)
+
+
+@needs_it
+@pytest.mark.parametrize("threads", [1, 3])
+def test_products_together_are_those_of_each_by_itself(threads):
+    torch.manual_seed(0)
+    shapes = [(1, 3, 1), (40, 300, 33), (256, 2048, 256), (0, 4, 4), (130, 5, 70)]
+    pairs = [(torch.randn(m, k), torch.randn(k, n)) for m, k, n in shapes]
+    expected = [product(a, b) for a, b in pairs]
+    onto = torch.randn(40, 33)
+    sum_of_both = onto + expected[1]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = products([Factors(a, b) for a, b in pairs] + [Factors(*pairs[1], onto=onto)])
+    finally:
+        torch.set_num_threads(before)
+    assert found[-1] is onto
+    close(onto, sum_of_both.double())
+    assert all(torch.equal(one, other) for one, other in zip(found, expected))
+
+
+@needs_it
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (31, 7), (70, 33), (256, 2048), (300, 200)])
+def test_half_of_a_symmetric_product_gives_all_of_its_bits(rows, columns):
+    x = torch.randn(rows, columns)
+    across = x.T.contiguous().T
+    for a in (x, across):
+        assert torch.equal(products([Factors(a, a.T, symmetric=True)])[0], product(a, a.T))
+
+
+@needs_it
+def test_a_highway_trains_to_the_same_bits_whatever_the_number_of_threads_and_once():
+    highway, x = Highway(150), torch.randn(90, 150, requires_grad=True)
+
+    def gradients(threads):
+        torch.set_num_threads(threads)
+        with products_in("bfloat16"):
+            return torch.autograd.grad(highway(x).square().sum(), [x, *highway.parameters()])
+
+    before = torch.get_num_threads()
+    try:
+        one, three = gradients(1), gradients(3)
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(a, b) for a, b in zip(one, three))
+    with products_in("bfloat16"):
+        y = highway(x).sum()
+    y.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="once"):
+        y.backward()
+
+
+@needs_it
+def test_a_highway_passes_on_what_is_no_number_and_survives_what_is_large():
+    highway = Highway(20)
+    torch.nn.init.zeros_(highway.transform.weight)
+    torch.nn.init.zeros_(highway.carry.weight)
+    for bias, expected in ((-200.0, 3.0), (200.0, 5.0)):  # all is carried on, then nothing
+        torch.nn.init.constant_(highway.carry.bias, bias)
+        torch.nn.init.constant_(highway.transform.bias, 5.0)
+        with products_in("bfloat16"):
+            assert torch.equal(highway(torch.full((3, 20), 3.0)), torch.full((3, 20), expected))
+    x = torch.ones(3, 20)
+    x[1, 4] = torch.nan
+    with products_in("bfloat16"):
+        assert highway(x).isnan().sum() == 20
 
 
 @needs_it

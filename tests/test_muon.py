@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from elmokit.model.kernels import bfloat16
+from elmokit.model.kernels.polynomials import polynomials
 from elmokit.pretrain import muon as muon_module
 from elmokit.pretrain.muon import COEFFICIENTS, RMS, Muon, blocks_of, orthogonalize
 
@@ -168,3 +169,26 @@ def test_in_bfloat16_it_is_nearly_the_same(shape):
     assert float(singular.min()) > 0.75
     assert float(singular.max()) < 1.25
     assert float((found * expected).sum() / found.norm() / expected.norm()) > 0.98
+
+
+@pytest.mark.skipif(not bfloat16.available(), reason="this processor has no AVX512_BF16")
+@pytest.mark.parametrize("size", [1, 5, 33, 128, 200, 256])
+def test_the_librarys_polynomials_are_those_in_float64_whatever_the_number_of_threads(size):
+    torch.manual_seed(size)
+    x = torch.randn(5, size, 2 * size + 3, dtype=torch.float64)
+    grams = x @ x.mT
+    grams /= torch.linalg.matrix_norm(grams, keepdim=True)
+    expected, g = torch.eye(size, dtype=torch.float64).expand(5, size, size), grams
+    for a, b, c in COEFFICIENTS:
+        polynomial = a * torch.eye(size) + b * g + c * g @ g
+        expected, g = polynomial @ expected, g @ polynomial @ polynomial
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            found.append(polynomials(grams.float(), COEFFICIENTS))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*found)
+    assert (found[0] - expected).abs().max() <= 1e-4 * expected.abs().max()

@@ -14,7 +14,8 @@ import pytest
 from elmokit import Elmo, UserError, open_vectors, train_task
 from elmokit.analysis.contexts.marked import compare_words
 from elmokit.cli.shared.options import WeightsName
-from elmokit.model.kernels import precision
+from elmokit.model.kernels import precision, use
+from elmokit.model.kernels.library import available_variants, units
 from elmokit.model.kernels.packing import WEIGHT_FORMATS
 from elmokit.model.kernels.precision import DIFFERENCES, Difference, by_speed, faithful, fastest
 from elmokit.tasks.model import TaskModel
@@ -23,7 +24,7 @@ POS = Path(__file__).parent / "tasks" / "pos.conllu"
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 CLOSE, WORSE, BETTER = (Difference("p", *ends, 2000) for ends in ((-0.05, 0.1), (-0.11, 0.0), (0.0, 0.2)))
 COARSE = Difference("q", -0.2, 0.2, 500)  # one answer is 0.2 points
-BOTH = ("vnni", "bf16")
+BOTH = ("int8", "bfloat16")
 
 
 @pytest.fixture
@@ -38,13 +39,12 @@ def measured(monkeypatch):
     ("variant", "units", "expected"),
     [
         ("avx512", BOTH, ("int8", "bfloat16", "float32")),
-        ("avx512", ("vnni",), ("int8", "float32")),
-        ("avx512", ("bf16",), ("bfloat16", "float32")),
+        ("avx512", ("int8",), ("int8", "float32")),
+        ("avx512", ("bfloat16",), ("bfloat16", "float32")),
         ("avx512", (), ("float32",)),
-        ("avx2", (), ("float32",)),
-        ("avx2", BOTH, ("float32",)),  # chosen on a processor that could do more
+        ("avx2", (), ("int8", "float32")),
         ("portable", (), ("float32",)),
-        ("torch", BOTH, ("float32",)),
+        ("torch", (), ("float32",)),
         ("definition", (), ("float32",)),
     ],
 )
@@ -76,14 +76,14 @@ def test_a_probe_whose_one_answer_is_more_than_a_tenth_of_a_point_does_not_decid
 
 
 def test_auto_as_measured_is_bfloat16_where_there_is_a_unit_for_it_and_never_int8():
-    assert fastest("avx512", BOTH) == fastest("avx512", ("bf16",)) == "bfloat16"
-    assert fastest("avx512", ("vnni",)) == "float32"
+    assert fastest("avx512", BOTH) == fastest("avx512", ("bfloat16",)) == "bfloat16"
+    assert fastest("avx512", ("int8",)) == "float32"
     assert [d.probe for d in DIFFERENCES["int8"] if d.decides and not d.within] == ["ko-small pos"]
 
 
 def test_auto_is_float32_where_no_unit_is_faster(measured):
     measured(int8=[CLOSE], bfloat16=[CLOSE])
-    assert fastest("avx2", ()) == fastest("torch", ()) == fastest("avx512", ()) == "float32"
+    assert fastest("portable", ()) == fastest("torch", ()) == fastest("avx512", ()) == "float32"
 
 
 def test_every_format_but_float32_was_measured_with_every_probe():
@@ -95,7 +95,15 @@ def test_every_format_but_float32_was_measured_with_every_probe():
 
 
 def test_the_commands_offer_the_formats_that_there_are():
-    assert set(get_args(WeightsName)) == set(WEIGHT_FORMATS)
+    assert set(get_args(WeightsName)) == {*WEIGHT_FORMATS, "auto"}
+
+
+def test_auto_is_what_the_processor_is_fastest_with_and_says_which():
+    for name in (*available_variants(), "torch"):
+        with use(name):
+            elmo = Elmo.from_recipe("tiny", weights="auto")
+            assert elmo.weights == fastest(name, units())
+            assert elmo.weights in repr(elmo)
 
 
 @pytest.mark.parametrize("weights", WEIGHT_FORMATS)

@@ -114,7 +114,7 @@ def test_several_threads_at_once():
 
 
 def test_unknown_ways_to_keep_weights_are_refused():
-    with pytest.raises(ValueError, match="float32, bfloat16, float16, int8, found 'int4'"):
+    with pytest.raises(ValueError, match="float32, bfloat16, float16, int8 or auto, found 'int4'"):
         Elmo(ELMO.checkpoint, weights="int4")
 
 

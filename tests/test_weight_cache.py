@@ -166,7 +166,7 @@ def fresh(elmo: Elmo) -> Elmo:
 
 @settings(deadline=None, max_examples=60)
 @given(
-    weights=st.sampled_from(["float32", "float16", "int8"]),
+    weights=st.sampled_from(["float32", "bfloat16", "float16", "int8"]),
     steps=st.lists(st.tuples(READS, EDITS, READS), max_size=4),
 )
 def test_every_call_sees_the_weights_as_they_are(weights, steps):

@@ -19,7 +19,7 @@ from elmokit.embed.embedder import Elmo
 from elmokit.embed.reader import Array
 from elmokit.embed.token_layer import TokenLayer
 from elmokit.model.kernels import use
-from elmokit.model.kernels.layers import WeightFormat
+from elmokit.model.kernels.packing import WeightFormat
 
 
 @dataclass(frozen=True, eq=False)

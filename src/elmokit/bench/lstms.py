@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from elmokit.model.bilm import BiLM, BiLMState, reverse
 from elmokit.model.kernels import use
 from elmokit.model.kernels.cache import optimistic
-from elmokit.model.kernels.layers import WeightFormat
+from elmokit.model.kernels.packing import WeightFormat
 from elmokit.model.lstm import LSTMState, ProjectedLSTM
 
 NO_WARNING = "LSTM with projections is not supported with oneDNN"  # what torch says of nn.LSTM(proj_size=...)

@@ -30,8 +30,8 @@ from elmokit.bench.sentences import first_tokens, made_up, read_text, real_lengt
 from elmokit.embed.embedder import Elmo
 from elmokit.embed.reader import Array
 from elmokit.errors import UserError
-from elmokit.model.kernels.layers import WEIGHT_FORMATS, WeightFormat
 from elmokit.model.kernels.library import arithmetic
+from elmokit.model.kernels.packing import WEIGHT_FORMATS, WeightFormat
 from elmokit.progress import OnProgress, Progress, silent
 
 FULL, QUICK = 45.0, 4.0  # seconds of measuring

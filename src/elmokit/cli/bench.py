@@ -58,7 +58,7 @@ def bench(
         ready_folder(out)
     use_threads(threads)
     from elmokit.bench.measurement import FULL, QUICK, Measurement
-    from elmokit.model.kernels.layers import WEIGHT_FORMATS
+    from elmokit.model.kernels.packing import WEIGHT_FORMATS
 
     formats = list(WEIGHT_FORMATS) if weights == "all" else weights.split(",")
     with stoppable(interrupt) as stopped:

@@ -24,7 +24,9 @@ from elmokit.errors import UserError
 from elmokit.model.bilm import BiLM
 from elmokit.model.elmo import ElmoLayer
 from elmokit.model.kernels.forking import prepare_for_forks
-from elmokit.model.kernels.layers import WEIGHT_FORMATS, WeightFormat
+from elmokit.model.kernels.library import units, variant
+from elmokit.model.kernels.packing import WEIGHT_FORMATS, WeightFormat
+from elmokit.model.kernels.precision import Weights, fastest
 from elmokit.model.recipe import load_model_recipe
 from elmokit.model.seeding import seeded
 from elmokit.model.state import StateName, state_policy
@@ -42,8 +44,9 @@ class Elmo(Reader):
     tokenizer     a tokenizer's name, instead of the model's own: "whitespace" for text that is tokenized already;
                   one that cuts otherwise than the model has learned comes with a warning.
     batch_tokens  padded tokens in one batch: the budget that bounds memory.
-    weights       how the LSTMs' weights are kept in memory: "float32"; "float16" or "int8" to read fewer bytes,
-                  which is faster for a few sentences at a time and not exact (docs/performance.md).
+    weights       what the model computes with: "float32"; "bfloat16" or "int8", faster where the processor has
+                  them, and not exact; "float16", stored in half the memory; "auto", the fastest that keeps every
+                  probe of the bundled models within 0.1 points (docs/performance.md).
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class Elmo(Reader):
         tokenizer: str | TokenizerConfig | None = None,
         device: str | torch.device = "cpu",
         batch_tokens: int = BATCH_TOKENS,
-        weights: WeightFormat = "float32",
+        weights: Weights = "float32",
     ) -> None:
         if not isinstance(checkpoint, Checkpoint):
             raise UserError(
@@ -64,8 +67,10 @@ class Elmo(Reader):
                 if isinstance(checkpoint, (str, Path))
                 else f"Elmo: expected a Checkpoint, found {type(checkpoint).__name__}: see Elmo.from_pretrained"
             )
+        if weights == "auto":
+            weights = fastest(variant(), units())
         if weights not in WEIGHT_FORMATS:
-            raise UserError(f"weights: expected {', '.join(WEIGHT_FORMATS)}, found {weights!r}")
+            raise UserError(f"weights: expected {', '.join(WEIGHT_FORMATS)} or auto, found {weights!r}")
         prepare_for_forks()
         bilm = _moved(checkpoint.bilm, device).eval()
         bilm.weights, bilm.private = weights, False  # whoever made the checkpoint has it, too
@@ -150,8 +155,8 @@ class Elmo(Reader):
         return self._checkpoint.digest
 
     @property
-    def weights(self) -> str:
-        """How they are kept in memory: float32, float16 or int8."""
+    def weights(self) -> WeightFormat:
+        """What it computes with: float32, bfloat16, float16 or int8."""
         return self._bilm.weights
 
     def save(self, folder: str | Path, *, weights: StoredWeights = "float32", overwrite: bool = False) -> None:

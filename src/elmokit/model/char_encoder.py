@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from elmokit.config import check_size, shown
 from elmokit.errors import UserError
-from elmokit.model.kernels import convolution, linear
+from elmokit.model.kernels import bfloat16_highway, convolution, linear
 from elmokit.model.kernels.cache import weights_of
 from elmokit.model.kernels.dispatch import Path, path_for
 from elmokit.model.kernels.packing import WeightFormat
@@ -86,8 +86,11 @@ class Highway(nn.Module):
             nn.init.constant_(part.bias, bias)
 
     def forward(self, x: Tensor, weights: WeightFormat = "float32") -> Tensor:  # [N, F] -> [N, F]
-        if path_for(x, *weights_of(self)) is Path.NATIVE_INFERENCE:
+        path = path_for(x, *weights_of(self))
+        if path is Path.NATIVE_INFERENCE:
             return linear.highway(self.transform, self.carry, x, weights)
+        if path is Path.BFLOAT16_TRAINING:
+            return bfloat16_highway.highway(self.transform, self.carry, x)
         carry = torch.sigmoid(linear.applied(self.carry, x))
         return carry * F.relu(linear.applied(self.transform, x)) + (1 - carry) * x
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from elmokit.model.kernels import bfloat16
 from elmokit.model.kernels.dispatch import Path, path_for
+from elmokit.model.kernels.polynomials import polynomials
 
 # x (a + b x^2 + c x^4), one after the other: what lies in [0.003, 1] comes to lie in [0.8, 1.2], as near to 1 as
 # four of them can bring it (Amsel et al. 2025: each has the least largest error on what the one before left).
@@ -83,10 +84,11 @@ def orthogonalize(matrices: Sequence[Tensor]) -> list[Tensor]:
         sizes[min(matrix.shape)].append(i)
     equal = list(matrices)
     for places in sizes.values():
-        roots = inverse_roots(torch.stack([_gram(matrices[i]) for i in places]))
-        for i, root in zip(places, roots):
-            x = matrices[i]
-            equal[i] = _product(root, x) if _is_wide(x) else _product(x, root)
+        some = [matrices[i] for i in places]
+        roots = inverse_roots(torch.stack(_grams(some)))
+        pairs = [(root, x) if _is_wide(x) else (x, root) for x, root in zip(some, roots)]
+        for i, made in zip(places, _products(pairs)):
+            equal[i] = made
     return equal
 
 
@@ -94,6 +96,8 @@ def inverse_roots(grams: Tensor) -> Tensor:  # [K, M, M] -> [K, M, M], about G *
     # Its Frobenius norm bounds the largest eigenvalue, more closely than that of X does; a hundredth for rounding.
     norm: Tensor = (1.01 * torch.linalg.matrix_norm(grams, keepdim=True)).clamp(min=TINY)
     grams = grams / norm
+    if path_for(grams, training=True) is Path.BFLOAT16_TRAINING:
+        return polynomials(grams, COEFFICIENTS) * norm.rsqrt()
     root: Tensor | None = None  # the product of the polynomials so far
     for i, (a, b, c) in enumerate(COEFFICIENTS):
         polynomial = torch.baddbmm(grams, grams, grams, beta=b, alpha=c)
@@ -109,10 +113,12 @@ def _is_wide(x: Tensor) -> bool:
     return x.shape[0] <= x.shape[1]
 
 
-def _gram(x: Tensor) -> Tensor:
-    return _product(x, x.T) if _is_wide(x) else _product(x.T, x)
+def _grams(matrices: Sequence[Tensor]) -> list[Tensor]:
+    return _products([(x, x.T) if _is_wide(x) else (x.T, x) for x in matrices], symmetric=True)
 
 
-def _product(a: Tensor, b: Tensor) -> Tensor:
+def _products(pairs: Sequence[tuple[Tensor, Tensor]], symmetric: bool = False) -> list[Tensor]:
     """In bfloat16 where training multiplies so; what is iterated stays float32."""
-    return bfloat16.product(a, b) if path_for(a, b, training=True) is Path.BFLOAT16_TRAINING else a @ b
+    if path_for(*(matrix for pair in pairs for matrix in pair), training=True) is not Path.BFLOAT16_TRAINING:
+        return [a @ b for a, b in pairs]
+    return bfloat16.products([bfloat16.Factors(a, b, symmetric=symmetric) for a, b in pairs])

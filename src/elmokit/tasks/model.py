@@ -27,7 +27,8 @@ from elmokit.checkpoint import check_tensors
 from elmokit.config import build, dump, read_json, shown
 from elmokit.embed.embedder import Elmo
 from elmokit.errors import UserError
-from elmokit.model.kernels.layers import WEIGHT_FORMATS, WeightFormat
+from elmokit.model.kernels.packing import WEIGHT_FORMATS
+from elmokit.model.kernels.precision import Weights
 from elmokit.model.lstm import MOST_LAYERS, WIDEST
 from elmokit.model.seeding import seeded
 from elmokit.model.shapes import shapes_only
@@ -208,7 +209,7 @@ class TaskModel:
         *,
         elmo: Elmo | None = None,
         task: str | type[Task[Any]] | None = None,
-        weights: WeightFormat | None = None,
+        weights: Weights | None = None,
     ) -> TaskModel:
         """The folder of a run, or the best of it.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from elmokit.config import dump
 from elmokit.embed.embedder import Elmo
-from elmokit.model.kernels.layers import WeightFormat
+from elmokit.model.kernels.precision import Weights
 from elmokit.progress import silent
 from elmokit.tasks import task_class
 from elmokit.tasks.inputs import InputConfig, Place
@@ -29,7 +29,7 @@ def train_task(
     dev: str | Path,
     out: str | Path,
     elmo: str | Path | None = None,
-    weights: WeightFormat = "float32",
+    weights: Weights = "float32",
     place: Place = "input",
     which_layers: str = "all",
     penalty: float = 0.001,

@@ -23,11 +23,11 @@ Model = Annotated[
         help="A bundled name, a folder (elmokit's, AllenNLP's, ELMoForManyLangs'), or owner/name on the hub.",
     ),
 ]
-WeightsName = Literal["float32", "bfloat16", "float16", "int8"]  # as the kernels have them, without their import
+WeightsName = Literal["float32", "bfloat16", "float16", "int8", "auto"]  # of the kernels, not imported here
 Weights = Annotated[
     WeightsName,
     typer.Option(
-        help="How weights are kept and multiplied: smaller is faster where the processor has it, not exact."
+        help="What is computed with: smaller is faster where the processor has it, not exact; auto: see the docs."
     ),
 ]
 State = Annotated[

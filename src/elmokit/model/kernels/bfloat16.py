@@ -11,11 +11,10 @@ Shapes: M, N rows and columns of a result, K what is summed over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from ctypes import byref
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,7 +22,7 @@ from torch.autograd.function import once_differentiable
 
 from elmokit.errors import UserError
 from elmokit.model.kernels.library import call, library
-from elmokit.model.kernels.structs import Operand, Product
+from elmokit.model.kernels.structs import Operand, Product, array_of
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -63,20 +62,54 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # [M, K],
 
 def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:  # [M, K], [K, N] -> [M, N]
     """a @ b + bias from operands rounded to bfloat16; either may be the transposed view of a matrix."""
-    if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0] or (bias is not None and len(bias) != b.shape[1]):
-        raise UserError(f"expected matrices that fit, found {tuple(a.shape)} and {tuple(b.shape)}")
-    a, b = _with_strides(a), _with_strides(b)
-    bias = None if bias is None else bias.contiguous()
-    c = a.new_empty(len(a), b.shape[1])
-    given = Product(
-        a=_operand(a),
-        b=_operand(b),
-        bias=None if bias is None else bias.data_ptr(),
-        c=c.data_ptr(),
-        stride=b.shape[1],
-    )
-    call("elmo_product16", byref(given), torch.get_num_threads())
-    return c
+    return products([Factors(a, b, bias)])[0]
+
+
+class Factors(NamedTuple):
+    """Of one product: a [M, K], b [K, N], and what is added, a bias [N] or, in place, `onto` [M, N]."""
+
+    a: Tensor
+    b: Tensor
+    bias: Tensor | None = None
+    onto: Tensor | None = None
+    symmetric: bool = False  # b is a.T: half of the result is computed, the same bits
+
+
+def products(given: Sequence[Factors]) -> list[Tensor]:
+    """Each as `product`; together they keep all threads busy. No two may be added onto the same matrix."""
+    held: list[Tensor | None] = []  # until the call is over: the structs hold addresses alone
+    structs, results = [], []
+    for a, b, bias, onto, symmetric in given:
+        if (
+            a.dim() != 2
+            or b.dim() != 2
+            or a.shape[1] != b.shape[0]
+            or (bias is not None and len(bias) != b.shape[1])
+        ):
+            raise UserError(f"expected matrices that fit, found {tuple(a.shape)} and {tuple(b.shape)}")
+        if onto is not None and (
+            bias is not None or not onto.is_contiguous() or onto.shape != (len(a), b.shape[1])
+        ):
+            raise UserError(f"expected no bias and a matrix to add to, found {tuple(onto.shape)}")
+        a, b = _with_strides(a), _with_strides(b)
+        bias = None if bias is None else bias.contiguous()
+        c = a.new_empty(len(a), b.shape[1]) if onto is None else onto
+        held += [a, b, bias]
+        structs.append(
+            Product(
+                a=_operand(a),
+                b=_operand(b),
+                bias=None if bias is None else bias.data_ptr(),
+                c=c.data_ptr(),
+                stride=b.shape[1],
+                added=onto is not None,
+                symmetric=symmetric,
+            )
+        )
+        results.append(c)
+    if structs:
+        call("elmo_products16", array_of(structs), len(structs), torch.get_num_threads())
+    return results
 
 
 def _with_strides(matrix: Tensor) -> Tensor:
@@ -101,8 +134,9 @@ class _Linear(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         by_x, by_weight, by_bias = ctx.needs_input_grad
         gradient = gradient.contiguous()
+        wanted = [(by_x, Factors(gradient, weight)), (by_weight, Factors(gradient.T, x))]
+        made = iter(products([factors for there, factors in wanted if there]))
         return (
-            product(gradient, weight) if by_x else None,
-            product(gradient.T, x) if by_weight else None,
+            *(next(made) if there else None for there, _ in wanted),
             gradient.sum(dim=0) if by_bias else None,
         )

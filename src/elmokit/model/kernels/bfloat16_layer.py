@@ -57,6 +57,7 @@ class Layer(torch.autograd.Function):
         for direction, run in enumerate(ctx.runs):
             run.prepare_backward(*gradients[3 * direction : 3 * direction + 3])
         _call("elmo_backward16", ctx.runs)
+        _call("elmo_weights16", ctx.runs)
         results = [gradient for run in ctx.runs for gradient in run.gradients()]
         for run in ctx.runs:
             BUFFERS.release(run.buffers)

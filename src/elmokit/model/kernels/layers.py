@@ -12,9 +12,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from elmokit.model.kernels.cache import remembered, weights_of
-from elmokit.model.kernels.packing import WEIGHT_FORMATS as WEIGHT_FORMATS
-from elmokit.model.kernels.packing import PackedMatrix, blocks, padded, panels, up_to
-from elmokit.model.kernels.packing import WeightFormat as WeightFormat
+from elmokit.model.kernels.packing import (
+    WEIGHT_FORMATS,
+    PackedMatrix,
+    WeightFormat,
+    blocks,
+    padded,
+    panels,
+    up_to,
+)
 from elmokit.model.kernels.structs import PANEL, Layer
 from elmokit.model.lstm import ProjectedLSTM
 

@@ -97,23 +97,27 @@ def arithmetic(weights: str) -> Arithmetic:
     loaded = library()
     if loaded is None:
         return Arithmetic("float32", "float32" if weights == "float32" else "float32: torch knows no other format")
+    hardware = weights in units()
     if weights == "bfloat16":
-        if loaded.elmo_bfloat16():
+        if hardware:
             return Arithmetic("bfloat16", "bfloat16 by the processor (VDPBF16PS)")
-        return Arithmetic("float32", "bfloat16, in float32's place: this variant has no unit for it")
+        return Arithmetic("float32", "bfloat16, by float32's instructions")
     if weights == "int8":
-        return Arithmetic("int8", "int8 by the processor (VPDPBUSD)" if _vnni() else "int8, without a unit for it")
+        return Arithmetic(
+            "int8", "int8 by the processor (VPDPBUSD)" if hardware else "int8, without a unit for it"
+        )
     if weights == "float32":
         return Arithmetic("float32", "float32")
     return Arithmetic("float32", f"stored as {weights}, computed in float32")
 
 
-def _vnni() -> bool:
-    """Whether VPDPBUSD multiplies int8: as elmo_choose decides, as far as torch can tell."""
-    import torch
-
-    asked = getattr(torch.cpu, "_is_vnni_supported", None)
-    return variant() == "avx512" and asked is not None and bool(asked())
+def units() -> list[str]:
+    """The formats of weights beside float32 that the chosen variant has instructions of the processor for."""
+    loaded = library()
+    if loaded is None:
+        return []
+    numbers = {"bfloat16": 3, "int8": 2}  # as in native/kernels.h
+    return [name for name, number in numbers.items() if loaded.elmo_in_hardware(number)]
 
 
 def available_variants() -> list[str]:

@@ -17,7 +17,7 @@ from typing import Literal
 
 from elmokit.model.kernels.packing import WeightFormat
 
-Unit = Literal["vnni", "bf16"]  # products of int8 and of bfloat16 in hardware, beside AVX-512
+Weights = WeightFormat | Literal["auto"]
 EXACT: WeightFormat = "float32"
 WITHIN = 0.1  # points that a probe's score may differ from float32's, up or down
 
@@ -70,25 +70,23 @@ def faithful(weights: WeightFormat) -> bool:
     return weights == EXACT or (bool(deciding) and all(difference.within for difference in deciding))
 
 
-def by_speed(variant: str, units: Collection[Unit] = ()) -> tuple[WeightFormat, ...]:
+def by_speed(variant: str, units: Collection[str] = ()) -> tuple[WeightFormat, ...]:
     """The formats that pay on a processor, the fastest first; float32 is last, and all that is left elsewhere.
 
     variant   of the native library, as `kernels.variant` names it.
-    units     that the processor has.
+    units     the formats that the processor has instructions for, as `library.units` names them.
 
-    Where a format has no unit, the same bits are computed by other instructions, and more slowly than float32.
-    float16 is small and computes in float32: it is never the fastest.
+    Where a format has no unit, the same bits are computed by other instructions: of bfloat16 more slowly than
+    float32, of int8 by AVX2 a little faster. float16 computes in float32: in batches it is never the fastest.
     """
-    if variant != "avx512":
-        return (EXACT,)
     fast: list[WeightFormat] = []
-    if "vnni" in units:
+    if "int8" in units or variant == "avx2":
         fast.append("int8")
-    if "bf16" in units:
+    if "bfloat16" in units:
         fast.append("bfloat16")
     return (*fast, EXACT)
 
 
-def fastest(variant: str, units: Collection[Unit] = ()) -> WeightFormat:
+def fastest(variant: str, units: Collection[str] = ()) -> WeightFormat:
     """What weights="auto" means on this processor."""
     return next(weights for weights in by_speed(variant, units) if faithful(weights))

@@ -21,8 +21,9 @@ from elmokit.model.kernels import bfloat16, bfloat16_layer
 from elmokit.model.kernels.buffers import BUFFERS
 from elmokit.model.kernels.cache import on_the_side, optimistic
 from elmokit.model.kernels.dispatch import Path, path_for
-from elmokit.model.kernels.layers import PackedLayer, WeightFormat, by_gate, packed
+from elmokit.model.kernels.layers import PackedLayer, by_gate, packed
 from elmokit.model.kernels.library import call
+from elmokit.model.kernels.packing import WeightFormat
 from elmokit.model.kernels.structs import Pass, array_of
 from elmokit.model.lstm import LSTMState, ProjectedLSTM
 

@@ -121,6 +121,8 @@ class Product(ctypes.Structure):
         ("c", c_void_p),
         ("stride", c_int64),
         ("packed", c_void_p),
+        ("added", c_int32),
+        ("symmetric", c_int32),
     )
 
 
@@ -188,6 +190,21 @@ class Softmax(ctypes.Structure):
     )
 
 
+class Highway16(ctypes.Structure):
+    _fields_ = (
+        ("x", c_void_p),
+        ("transform", c_void_p),
+        ("carry", c_void_p),
+        ("out", c_void_p),
+        ("out_gradient", c_void_p),
+        ("x_gradient", c_void_p),
+        ("transform_bias_gradient", c_void_p),
+        ("carry_bias_gradient", c_void_p),
+        ("rows", c_int64),
+        ("width", c_int64),
+    )
+
+
 class Model(ctypes.Structure):  # native/reading.h
     _fields_ = (
         ("filters", POINTER(Filters)),
@@ -238,7 +255,7 @@ class Reading(ctypes.Structure):
 
 STRUCTS: tuple[type[ctypes.Structure], ...] = (
     *(Layer, Pass, Filters, Words, Linear, Span, Packed),
-    *(Operand, Product, Layer16, Pass16, Softmax),
+    *(Operand, Product, Layer16, Pass16, Softmax, Highway16),
     *(Model, Reading),
 )
 
@@ -249,6 +266,8 @@ SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "elmo_bytes": (c_int64, (c_char_p,)),
     "elmo_variant": (c_char_p, ()),
     "elmo_choose": (c_int, (c_char_p,)),
+    "elmo_in_hardware": (c_int, (c_int,)),
+    "elmo_split": (c_int64, (c_void_p, c_int64, c_int64, c_int64, c_void_p)),
     "elmo_forward": (
         c_int,
         (POINTER(Layer), POINTER(Pass), c_int64, c_int64, c_int64, POINTER(Span), c_int64, POINTER(c_uint64)),
@@ -262,10 +281,14 @@ SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "elmo_tanh": (c_int, (c_void_p, c_void_p, c_int64)),
     "elmo_digest": (c_int, (POINTER(Span), c_int64, POINTER(c_uint64), c_int64)),
     "elmo_bfloat16": (c_int, ()),
-    "elmo_product16": (c_int, (POINTER(Product), c_int64)),
+    "elmo_products16": (c_int, (POINTER(Product), c_int64, c_int64)),
     "elmo_forward16": (c_int, (POINTER(Layer16), POINTER(Pass16), c_int64, c_int64)),
     "elmo_backward16": (c_int, (POINTER(Layer16), POINTER(Pass16), c_int64, c_int64)),
+    "elmo_weights16": (c_int, (POINTER(Layer16), POINTER(Pass16), c_int64, c_int64)),
     "elmo_softmax16": (c_int, (POINTER(Softmax), c_int64)),
+    "elmo_polynomials16": (c_int, (c_void_p, c_int64, c_int64, c_void_p, c_int64, c_void_p, c_int64)),
+    "elmo_highway16": (c_int, (POINTER(Highway16), c_int64)),
+    "elmo_highway_backward16": (c_int, (POINTER(Highway16), c_int64)),
 }
 
 

@@ -11,15 +11,18 @@
 #endif
 #define VARIANT bfloat16
 #define LANES 16
+#include "bfloat16_highway.h"
 #include "bfloat16_lstm.h"
 #include "bfloat16_softmax.h"
+#include "symmetric.h"
 
 namespace elmo {
 const Bfloat16Kernels* bfloat16_kernels() {
   using namespace VARIANT;
   static const Bfloat16Kernels kernels = {pack,           multiply,         pack_layer,      forward,
                                           backward,       pack_gradients,   weight_gradients, share_gradients,
-                                          pack_softmax,   softmax_rows,     softmax_weights};
+                                          pack_softmax,   softmax_rows,     softmax_weights,  mirror,
+                                          highway,        highway_backward, polynomials};
   return &kernels;
 }
 }  // namespace elmo

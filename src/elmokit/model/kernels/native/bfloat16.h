@@ -11,7 +11,6 @@ namespace VARIANT {
 
 constexpr int64_t DEEP = 128;      // pairs of a panel that stay in the first-level cache: 16 kB
 constexpr int ROWS = 8;            // of 32 registers, 16 for sums
-constexpr int64_t CACHED = 98304;  // pairs of A that stay in the second-level cache
 
 static const float ZEROS[PANEL] = {0};
 
@@ -219,12 +218,12 @@ static void pack(const Product& product, int64_t from, int64_t to) {
   }
 }
 
-// Rows [first, last) of C = A B (+ bias).
+// Rows [first, last) of C = A B (+ bias), or of C += A B; where C is symmetric, from their own panel on.
 static void multiply(const Product& product, int64_t first, int64_t last) {
   const Operand& a = product.a;
   const int64_t depth = a.columns, pairs = (depth + 1) / 2, columns = product.b.columns;
   const bool across = a.column != 1;  // A's columns are contiguous: it is packed as B is
-  const int64_t most = larger(PANEL, CACHED / larger(pairs, 1) / PANEL * PANEL);
+  const int64_t most = larger(PANEL, CACHED16 / larger(pairs, 1) / PANEL * PANEL);
   const Array<Pair> held(most * pairs);
   const Array<const Pair*> rows(most);
   const Array<const float*> sources(across ? depth : 0);
@@ -240,16 +239,26 @@ static void multiply(const Product& product, int64_t first, int64_t last) {
       if (!across) to_bfloat16(a.values + (row + r) * a.row, depth, (uint16_t*)(held + r * pairs), 2 * pairs);
       rows[r] = held + (across ? r / PANEL * PANEL * pairs + r % PANEL : r * pairs);
     }
-    for (int64_t column = 0; column < columns; column += PANEL) {
+    for (int64_t column = product.symmetric ? row / PANEL * PANEL : 0; column < columns; column += PANEL) {
       const int64_t there = smaller(PANEL, columns - column);
       memset(start, 0, sizeof(start));
       if (product.bias) memcpy(start, product.bias + column, sizeof(float) * there);
+      const int64_t those = product.symmetric ? smaller(now, column + PANEL - row) : now;
+      const float* begin = product.added ? nullptr : start;
       if (across)
-        part_of_panel<PANEL>(now, rows, product.packed + column * pairs, pairs, c, column, there, start);
+        part_of_panel<PANEL>(those, rows, product.packed + column * pairs, pairs, c, column, there, begin);
       else
-        part_of_panel<1>(now, rows, product.packed + column * pairs, pairs, c, column, there, start);
+        part_of_panel<1>(those, rows, product.packed + column * pairs, pairs, c, column, there, begin);
     }
   }
+}
+
+// What `multiply` left out of a symmetric C. The other half is the same to the bit: its sums are of the same products,
+// in the same order.
+static void mirror(const Product& product) {
+  for (int64_t row = PANEL; row < product.a.rows; row++)
+    for (int64_t column = 0; column < row / PANEL * PANEL; column++)
+      product.c[row * product.stride + column] = product.c[column * product.stride + row];
 }
 
 }  // namespace VARIANT

@@ -133,6 +133,7 @@ const Kernels& kernels();  // those in use
 // neighbours along the sum; I', P' and D' are those up to a panel's, H' up to eight, H'' up to a panel's.
 typedef uint32_t Pair;
 constexpr int64_t BLOCK16 = 128;     // rows of a weight's gradient that a thread takes at once
+constexpr int64_t CACHED16 = 98304;  // pairs of A that stay in the second-level cache
 constexpr int64_t POSITIONS16 = 32;  // positions of a softmax that a thread takes at once
 
 static inline int64_t up_to(int64_t count, int64_t multiple) { return (count + multiple - 1) / multiple * multiple; }
@@ -150,6 +151,8 @@ struct Product {
   float* c;            // [M, N]
   int64_t stride;      // of its rows
   Pair* packed;        // room for B: [N' / 32, (K + 1) / 2, 32]
+  int32_t added;       // to what is in C, where there is no bias; else C is written
+  int32_t symmetric;   // B is A', and the one half of C is copied from the other
 };
 
 struct Layer16 {
@@ -200,6 +203,18 @@ struct Softmax {
   Pair* errors;            // [C' / 32, chunk / 2, 32]
 };
 
+// A highway layer (char_encoder.py), element by element: N rows, F features.
+struct Highway16 {
+  const float* x;    // [N, F]
+  float* transform;  // [N, F] before its relu; then, its gradient
+  float* carry;      // [N, F] before its sigmoid; then after it; then, the gradient of what was before
+  float* out;        // [N, F]
+  const float* out_gradient;
+  float* x_gradient;                                        // [N, F] by what is carried on
+  float *transform_bias_gradient, *carry_bias_gradient;  // [F]
+  int64_t rows, width;
+};
+
 struct Bfloat16Kernels {
   void (*pack)(const Product& product, int64_t from, int64_t to);
   void (*multiply)(const Product& product, int64_t first, int64_t last);
@@ -212,6 +227,10 @@ struct Bfloat16Kernels {
   void (*pack_softmax)(const Softmax& softmax, int64_t panel);
   void (*softmax_rows)(const Softmax& softmax, int64_t chunk, int64_t first, int64_t last);
   void (*softmax_weights)(const Softmax& softmax, int64_t first, int64_t last, int64_t from, int64_t to);
+  void (*mirror)(const Product& product);
+  void (*highway)(const Highway16& highway, int64_t first, int64_t last);
+  void (*highway_backward)(const Highway16& highway, int64_t from, int64_t to);
+  void (*polynomials)(const float* gram, const float* coefficients, int64_t count, int64_t size, float* out);
 };
 
 const Bfloat16Kernels* bfloat16_kernels();  // null where the compiler knows none

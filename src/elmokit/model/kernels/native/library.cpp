@@ -92,9 +92,9 @@ EXPORT int64_t elmo_bytes(const char* name) {
 #define BOTH(type, field) {#type, sizeof(type)}, {#type "." #field, offsetof(type, field)}
   static const struct { const char* name; int64_t bytes; } known[] = {
       BOTH(Packed, offset),  BOTH(Layer, format),   BOTH(Pass, start_cell), BOTH(Filters, real),    BOTH(Words, features_gradient),
-      BOTH(Linear, format), BOTH(Span, count),      BOTH(Operand, column),  BOTH(Product, packed),
-      BOTH(Model, cells),     BOTH(Reading, threads),
-      BOTH(Softmax, errors), BOTH(Layer16, projection_clip), BOTH(Pass16, projection_weight_gradient)};
+      BOTH(Linear, format), BOTH(Span, count),      BOTH(Operand, column),  BOTH(Product, symmetric),
+      BOTH(Softmax, errors), BOTH(Layer16, projection_clip), BOTH(Pass16, projection_weight_gradient),
+      BOTH(Highway16, width), BOTH(Model, cells),     BOTH(Reading, threads)};
 #undef BOTH
   for (const auto& each : known)
     if (!strcmp(name, each.name)) return each.bytes;
@@ -102,6 +102,13 @@ EXPORT int64_t elmo_bytes(const char* name) {
 }
 
 EXPORT const char* elmo_variant() { return kernels().name; }
+
+// Does the processor itself multiply weights of this format, by instructions that the chosen variant may use?
+EXPORT int elmo_in_hardware(int format) {
+  if (format == FLOAT32) return 1;
+  const auto now = kernels().precisions[format].forward;
+  return (vdpbf16ps() && now == vdpbf16ps()->forward) || (vpdpbusd() && now == vpdpbusd()->forward);
+}
 
 // 1: it is used from now on; 0: this processor cannot.
 EXPORT int elmo_choose(const char* name) {
@@ -120,6 +127,15 @@ EXPORT int elmo_digest(const Span* spans, int64_t count, uint64_t* digests, int6
   return failed;
 } catch (const std::exception&) {
   return 1;
+}
+
+// Where elmo_forward cuts such rows: writes at most rows + 1 ends, and returns how many.
+EXPORT int64_t elmo_split(const int32_t* lengths, int64_t rows, int64_t directions, int64_t threads, int64_t* ends) try {
+  const std::vector<int64_t> all = cuts(lengths, rows, directions, threads);
+  std::copy(all.begin(), all.end(), ends);
+  return all.size();
+} catch (const std::exception&) {
+  return 0;
 }
 
 // layers and passes [directions, layers]; the spans are hashed on the side, by threads that have nothing else to do.
@@ -147,12 +163,14 @@ EXPORT int elmo_read(const Reading* reading) try {
   return 1;
 }
 
-// Words in runs of 64: a task's features stay close together, and its panel of the table in the cache.
+// Words in runs of 64, or fewer where there would be too few runs for the threads: a panel of the table stays in the
+// cache. The last filters come first: they are the widest and the most, and what is short fills the gaps at the end.
 EXPORT int elmo_convolve(const Filters* filters, int64_t count, const Words* words, int64_t threads) {
-  const int64_t runs = (words->words + 63) / 64;
+  const int64_t run = std::max<int64_t>(8, std::min<int64_t>(64, words->words / (2 * threads)));
+  const int64_t runs = (words->words + run - 1) / run;
   return share_out(runs * count, threads, [&](int64_t task) {
-    const int64_t first = task / count * 64;
-    kernels().convolve(filters[task % count], *words, first, std::min(first + 64, words->words));
+    const int64_t first = task % runs * run;
+    kernels().convolve(filters[count - 1 - task / runs], *words, first, std::min(first + run, words->words));
   });
 }
 
@@ -208,20 +226,52 @@ static std::unique_ptr<T[]> room(int64_t count) {  // not filled
   return std::unique_ptr<T[]>(new T[count]);
 }
 
-EXPORT int elmo_product16(const Product* given, int64_t threads) try {
-  Product product = *given;
-  const int64_t panels = up_to(product.b.columns, PANEL) / PANEL, rows = product.a.rows;
-  const auto packed = room<Pair>(panels * PANEL * ((product.b.rows + 1) / 2));
-  product.packed = packed.get();
+// All of them at once: their operands are packed by all threads, then blocks of rows of all results are shared out.
+EXPORT int elmo_products16(const Product* given, int64_t count, int64_t threads) try {
   const Bfloat16Kernels& now = *bfloat16();
-  const int failed = share_out(panels, threads, [&](int64_t p) { now.pack(product, p, p + 1); });
-  const int64_t parts = std::max<int64_t>(1, std::min(threads, rows / PANEL));
-  const int64_t part = std::max<int64_t>(1, up_to(rows, parts * PANEL) / parts);
-  return failed | share_out((rows + part - 1) / part, threads, [&](int64_t i) {
-           now.multiply(product, i * part, std::min((i + 1) * part, rows));
+  std::vector<Product> products(given, given + count);
+  std::vector<std::unique_ptr<Pair[]>> packed;
+  std::vector<std::pair<int64_t, int64_t>> panels, blocks;  // of a product: its panels, its blocks of rows
+  std::vector<int64_t> sizes, mirrored;
+  for (int64_t i = 0; i < count; i++) {
+    Product& product = products[i];
+    const int64_t pairs = (product.b.rows + 1) / 2, rows = product.a.rows, all = up_to(product.b.columns, PANEL) / PANEL;
+    packed.push_back(room<Pair>(all * PANEL * pairs));
+    product.packed = packed.back().get();
+    for (int64_t p = 0; p < all; p++) panels.emplace_back(i, p);
+    // As many rows as stay in the cache, or fewer, so that each thread has some.
+    const int64_t fitting = CACHED16 / std::max<int64_t>(pairs, 1) / PANEL * PANEL;
+    const int64_t share = up_to((rows + threads - 1) / threads, PANEL);
+    sizes.push_back(std::max<int64_t>(PANEL, std::min(fitting, share)));
+    for (int64_t row = 0; row < rows; row += sizes.back()) blocks.emplace_back(i, row);
+    if (product.symmetric) mirrored.push_back(i);
+  }
+  const int packing = share_out((int64_t)panels.size(), threads, [&](int64_t task) {
+    now.pack(products[panels[task].first], panels[task].second, panels[task].second + 1);
+  });
+  const int multiplying = share_out((int64_t)blocks.size(), threads, [&](int64_t task) {
+    const auto [i, row] = blocks[task];
+    now.multiply(products[i], row, std::min(row + sizes[i], products[i].a.rows));
+  });
+  return packing | multiplying | share_out((int64_t)mirrored.size(), threads, [&](int64_t task) {
+           now.mirror(products[mirrored[task]]);
          });
 } catch (const std::exception&) {
   return 1;
+}
+
+EXPORT int elmo_highway16(const Highway16* highway, int64_t threads) {
+  const int64_t all = highway->rows * highway->width, some = 1 << 15;
+  return share_out((all + some - 1) / some, threads, [&](int64_t i) {
+    bfloat16()->highway(*highway, i * some, std::min((i + 1) * some, all));
+  });
+}
+
+EXPORT int elmo_highway_backward16(const Highway16* highway, int64_t threads) {
+  const int64_t some = 128;  // columns
+  return share_out((highway->width + some - 1) / some, threads, [&](int64_t i) {
+    bfloat16()->highway_backward(*highway, i * some, std::min((i + 1) * some, highway->width));
+  });
 }
 
 EXPORT int elmo_forward16(const Layer16* layers, const Pass16* passes, int64_t directions, int64_t threads) {
@@ -238,9 +288,14 @@ EXPORT int elmo_forward16(const Layer16* layers, const Pass16* passes, int64_t d
 
 EXPORT int elmo_backward16(const Layer16* layers, const Pass16* passes, int64_t directions, int64_t threads) {
   const Bfloat16Kernels& now = *bfloat16();
-  const int failed = over_rows(passes->pass, directions, 1, threads, [&](int64_t i, int64_t first, int64_t last) {
+  return over_rows(passes->pass, directions, 1, threads, [&](int64_t i, int64_t first, int64_t last) {
     now.backward(layers[i], passes[i], first, last);
   });
+}
+
+// The weights' gradients, after elmo_backward16.
+EXPORT int elmo_weights16(const Layer16* layers, const Pass16* passes, int64_t directions, int64_t threads) {
+  const Bfloat16Kernels& now = *bfloat16();
   const int64_t inputs = layers->inputs, cells = layers->cells, width = layers->width;
   const int64_t panels = (up_to(inputs, PANEL) + up_to(width, PANEL) + up_to(cells, PANEL)) / PANEL;
   const int64_t blocks = (up_to(4 * up_to(cells, UNITS), BLOCK16) + up_to(width, BLOCK16)) / BLOCK16;
@@ -250,9 +305,9 @@ EXPORT int elmo_backward16(const Layer16* layers, const Pass16* passes, int64_t 
   const int weighing = share_out(directions * blocks, threads, [&](int64_t i) {
     now.weight_gradients(layers[i / blocks], passes[i / blocks], i % blocks);
   });
-  if (!passes->places) return failed | packing | weighing;
+  if (!passes->places) return packing | weighing;
   const int64_t shares = up_to(4 * up_to(cells, UNITS), BLOCK16) / BLOCK16;
-  return failed | packing | weighing | share_out(directions * shares, threads, [&](int64_t i) {
+  return packing | weighing | share_out(directions * shares, threads, [&](int64_t i) {
            now.share_gradients(layers[i / shares], passes[i / shares], i % shares);
          });
 }
@@ -283,6 +338,14 @@ EXPORT int elmo_softmax16(const Softmax* given, int64_t threads) try {
   return failed;
 } catch (const std::exception&) {
   return 1;
+}
+
+// Of each of the symmetric grams [matrices, size, size]; coefficients [count, 3].
+EXPORT int elmo_polynomials16(const float* grams, int64_t matrices, int64_t size, const float* coefficients,
+                              int64_t count, float* out, int64_t threads) {
+  return share_out(matrices, threads, [&](int64_t i) {
+    bfloat16()->polynomials(grams + i * size * size, coefficients, count, size, out + i * size * size);
+  });
 }
 
 // The library is loaded by ctypes; Windows' linker asks for this name all the same.

@@ -31,6 +31,20 @@ static void long_product(int rows, const float* const* a, const void* weights, i
   }
 }
 
+// Gates of eight units -> their new cells and what is projected; as `eight_units`, and the activated gates are kept in their
+// place.
+static ALIKE void eight_units_kept(float* gates, const float* before, float* cell, float* activated, float clip) {
+  const Eight i = sigmoid(load(gates)), f = sigmoid(load(gates + 8));
+  const Eight g = tanh(load(gates + 16)), o = sigmoid(load(gates + 24));
+  const Eight c = bounded(f * load(before) + i * g, clip);
+  store(cell, c);
+  store(activated, o * tanh(c));
+  store(gates, i);
+  store(gates + 8, f);
+  store(gates + 16, g);
+  store(gates + 24, o);
+}
+
 // Which of some rows of x are the same memory: words that come again.
 class Repeats {
  public:

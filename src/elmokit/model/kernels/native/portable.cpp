@@ -4,6 +4,9 @@
 #define LANES 4
 #ifdef __aarch64__
 #define ROWS 3  // of 32 registers, 24 for sums
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-schedule-insns")  // which loads weights so early that sums have to leave their registers
+#endif
 #else
 #define ROWS 1
 #endif

@@ -3,15 +3,31 @@
 
 namespace elmo {
 
-RowTasks::RowTasks(const Pass& pass, int64_t directions, int64_t threads) : directions(directions) {
-  const int64_t parts = std::max<int64_t>(1, std::min(threads / directions, pass.rows / 8));
-  int64_t total = 0, sum = 0;
-  for (int64_t r = 0; r < pass.rows; r++) total += pass.lengths[r];
-  for (int64_t r = 0; r < pass.rows && (int64_t)ends.size() < parts; r++) {
-    sum += pass.lengths[r];
-    if (sum * parts >= total * (int64_t)ends.size()) ends.push_back(r + 1);
+std::vector<int64_t> cuts(const int32_t* lengths, int64_t rows, int64_t directions, int64_t threads) {
+  constexpr int64_t STEP = 1;
+  // As many tasks as threads; where directions leave a thread over, as many for each as there are threads.
+  const int64_t wanted = threads % directions ? threads : threads / directions;
+  const int64_t parts = std::max<int64_t>(1, std::min(wanted, rows / 8));
+  auto within = [&](int64_t limit) {
+    std::vector<int64_t> ends{0};
+    int64_t cost = 0;
+    for (int64_t r = 0; r < rows; r++) {
+      if (cost && cost + lengths[r] > limit) ends.push_back(r), cost = 0;
+      cost += cost ? lengths[r] : (1 + STEP) * lengths[r];  // the first is the longest: its steps are the part's
+    }
+    ends.push_back(rows);
+    return ends;
+  };
+  int64_t low = 0, high = rows ? STEP * lengths[0] : 0;
+  for (int64_t r = 0; r < rows; r++) high += lengths[r];
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if ((int64_t)within(middle).size() - 1 <= parts)
+      high = middle;
+    else
+      low = middle + 1;
   }
-  if (ends.back() != pass.rows) ends.push_back(pass.rows);
+  return within(high);
 }
 
 Pieces::Pieces(const Span* spans, int64_t count) : spans(spans), count(count) {

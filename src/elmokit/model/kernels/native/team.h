@@ -111,9 +111,14 @@ struct PanelTasks {
   int64_t rows, panels, blocks, groups;
 };
 
-// The rows of both directions in as many parts as there are threads for a direction, each part of about as many tokens.
+// Where to cut the rows, the longest first, for threads of so many directions: no part costs more than it must. A step
+// reads all weights, however few its rows are: that costs about as much as STEP rows more (benchmarks/threads.py).
+std::vector<int64_t> cuts(const int32_t* lengths, int64_t rows, int64_t directions, int64_t threads);
+
+// The rows of each direction, in these parts.
 struct RowTasks {
-  RowTasks(const Pass& pass, int64_t directions, int64_t threads);
+  RowTasks(const Pass& pass, int64_t directions, int64_t threads)
+      : directions(directions), ends(cuts(pass.lengths, pass.rows, directions, threads)) {}
   int64_t count() const { return directions * groups(); }
   int64_t groups() const { return (int64_t)ends.size() - 1; }
   template <class Run>
@@ -122,7 +127,7 @@ struct RowTasks {
     for (int64_t i = direction * layers; i < (direction + 1) * layers; i++) run(i, ends[group], ends[group + 1]);
   }
   const int64_t directions;
-  std::vector<int64_t> ends{0};
+  const std::vector<int64_t> ends;
 };
 
 // Memory to be hashed, in pieces of 256 kB that threads share.

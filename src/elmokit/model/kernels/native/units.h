@@ -9,20 +9,8 @@ namespace VARIANT {
 // to be the same bits wherever it is called from is a function of its own, not a part of its callers.
 #define ALIKE __attribute__((noinline))
 
-// Gates of eight units -> their new cells and what is projected; the activated gates are kept in their place.
-static ALIKE void eight_units_kept(float* gates, const float* before, float* cell, float* activated, float clip) {
-  const Eight i = sigmoid(load(gates)), f = sigmoid(load(gates + 8));
-  const Eight g = tanh(load(gates + 16)), o = sigmoid(load(gates + 24));
-  const Eight c = bounded(f * load(before) + i * g, clip);
-  store(cell, c);
-  store(activated, o * tanh(c));
-  store(gates, i);
-  store(gates + 8, f);
-  store(gates + 16, g);
-  store(gates + 24, o);
-}
-
-// The same where nothing is kept, with two divisions in place of five: they took most of the time.
+// Gates of eight units -> their new cells and what is projected. Two divisions in place of five, which took most of
+// the time: lstm.h has them plainly, for training.
 template <class F>
 static ALIKE void eight_units(const float* gates, const float* before, float* cell, float* activated, float clip) {
   const Quotient i = F::sigmoid(load(gates)), f = F::sigmoid(load(gates + 8));
@@ -34,8 +22,6 @@ static ALIKE void eight_units(const float* gates, const float* before, float* ce
   store(cell, c);
   store(activated, 0.5f * (o.over * t.over) / (o.under * t.under));
 }
-
-#undef ALIKE
 
 static inline const float* input_at(const Pass& pass, int64_t row, int64_t t) {
   const int64_t token = token_at(pass, row, t);
