@@ -128,10 +128,10 @@ def words(name: str, encoder: CharEncoder, count: int) -> None:
 
 
 def panels(name: str, width: int, rows: int) -> None:
-    """Tasks as over_panels makes them of a highway layer; each costs as much as it has rows and columns."""
+    """Tasks as PanelTasks (native/team.h) makes them of a highway layer; each costs as much as it has rows and columns."""
     blocks, columns = -(-rows // BLOCK), width // PANEL
     for threads in THREADS:
-        groups = max(1, min(columns // 4, -(-8 * threads // blocks)))
+        groups = max(1, min(columns, 16 * threads // blocks))
         sizes = [(i + 1) * columns // groups - i * columns // groups for i in range(groups)]
         tasks = [float(min(BLOCK, rows - block * BLOCK) * size) for block in range(blocks) for size in sizes]
         show(name, sum(tasks), tasks, threads)
