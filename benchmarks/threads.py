@@ -128,7 +128,7 @@ def words(name: str, encoder: CharEncoder, count: int) -> None:
 
 
 def panels(name: str, width: int, rows: int) -> None:
-    """Tasks as PanelTasks (native/team.h) makes them of a highway layer; each costs as much as it has rows and columns."""
+    """Tasks as PanelTasks (native/team.h) makes them of a highway layer; each costs its rows times its columns."""
     blocks, columns = -(-rows // BLOCK), width // PANEL
     for threads in THREADS:
         groups = max(1, min(columns, 16 * threads // blocks))
