@@ -40,6 +40,10 @@ CONFIGS = {  # odd sizes: nothing is a whole panel, nor eight
         CharEncoderConfig(embedding=3, filters=((2, 40), (9, 70)), highway=1, activation="tanh"),
         LSTMConfig(layers=3, cells=17, width=33, skip=False, projection_clip=None),
     ),
+    "several widths in a panel": BiLMConfig(
+        CharEncoderConfig(embedding=3, filters=((1, 4), (2, 5), (3, 7)), highway=1),
+        LSTMConfig(layers=2, cells=16, width=8),
+    ),
     "no highway": BiLMConfig(
         CharEncoderConfig(embedding=3, filters=((1, 64),), highway=0), LSTMConfig(layers=1, cells=8, width=16)
     ),

@@ -88,6 +88,8 @@ class NewWords {
     words.words = rows, words.length = all.length;
     words.features = x, words.stride = model.features;
     const int64_t runs = (rows + RUN - 1) / RUN, count = parts.size();
+    const Filters& widest = model.filters[model.filters_count - 1];
+    const int64_t filled = widest.column + widest.real;
     phases.add(runs * count, [=](int64_t task) {
       const Filters& part = parts[task % count];
       const int64_t begin = task / count * RUN, end = std::min(begin + RUN, rows);
@@ -99,8 +101,8 @@ class NewWords {
       for (int64_t row = begin; row < end; row++) {
         float* features = x + row * model.features;
         kernels().activate(features + part.column, model.bias + part.column, part.real, model.by_tanh);
-        const int64_t until = part.column + part.real;  // after the last filter, zeros fill the panel
-        if (until > model.features - PANEL) std::fill(features + until, features + model.features, 0.0f);
+        const int64_t until = part.column + part.real;  // after the last of all filters, zeros fill the panel
+        if (until == filled) std::fill(features + until, features + model.features, 0.0f);
       }
     });
   }
