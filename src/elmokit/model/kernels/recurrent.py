@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeGuard
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -84,11 +85,14 @@ def _stack(
     layers = [packed(lstm, weights) for direction in lstms for lstm in direction]
     count = len(lstms[0])
     cells = layers[0].cells
-    out = x.new_zeros(1 + count, rows, steps, 2 * width)
-    out[0, :, :, :width] = x
-    out[0, :, :, width:] = x
-    hidden = hidden.clone(memory_format=torch.contiguous_format)
-    cell = F.pad(cell, (0, cells - config.cells)).clone(memory_format=torch.contiguous_format)
+    # By NumPy: after an operation of torch's, its threads go on spinning for a while on the cores that ours need.
+    out = _zeros(1 + count, rows, steps, 2 * width)
+    layers_out, given = out.numpy(), x.detach().numpy()
+    layers_out[0, :, :, :width] = given
+    layers_out[0, :, :, width:] = given
+    hidden = torch.from_numpy(np.array(hidden.detach().numpy(), order="C"))
+    before, cell = cell.detach().numpy(), _zeros(*cell.shape[:-1], cells)
+    cell.numpy()[..., : config.cells] = before
     counted = lengths.to(torch.int32).contiguous()
     passes = [
         Pass(
@@ -113,6 +117,10 @@ def _stack(
     with on_the_side() as hashing:
         _call("elmo_forward", layers, passes, count, threads, *hashing.arguments)
     return StackOutput(out, hidden, cell[..., : config.cells])
+
+
+def _zeros(*shape: int) -> Tensor:
+    return torch.from_numpy(np.zeros(shape, dtype=np.float32))
 
 
 class Repeated(NamedTuple):

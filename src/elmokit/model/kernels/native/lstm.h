@@ -31,8 +31,7 @@ static void long_product(int rows, const float* const* a, const void* weights, i
   }
 }
 
-// Gates of eight units -> their new cells and what is projected; as `eight_units`, and the activated gates are kept in their
-// place.
+// As `eight_units`, and the activated gates are kept in their place.
 static ALIKE void eight_units_kept(float* gates, const float* before, float* cell, float* activated, float clip) {
   const Eight i = sigmoid(load(gates)), f = sigmoid(load(gates + 8));
   const Eight g = tanh(load(gates + 16)), o = sigmoid(load(gates + 24));
@@ -140,8 +139,8 @@ struct ForwardPass {
       cell_before[r] = begins ? zeros : cells[r];
       activated[r] = KEEP ? pass.activated + (times.offsets[t] + r) * H : activated_memory + r * H;
     }
-    for (int64_t unit = 0, units; unit < H; unit += units) {
-      units = unit + 2 * UNITS <= H ? 2 * UNITS : UNITS;
+    for (int64_t i = 0; i < H; i += 2 * UNITS) {
+      const int64_t unit = there_and_back(t, i, 2 * UNITS, H), units = smaller(2 * UNITS, H - unit);
       add_recurrent_share(n, unit, units, gates);
       for (int r = 0; r < n; r++)
         for (int64_t u = unit; u < unit + units; u += UNITS)

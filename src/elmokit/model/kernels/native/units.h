@@ -23,6 +23,12 @@ static ALIKE void eight_units(const float* gates, const float* before, float* ce
   store(activated, 0.5f * (o.over * t.over) / (o.under * t.under));
 }
 
+// Groups of `group` panels or units in order at even steps, from the last to the first at odd ones: what a step used last,
+// and the second-level cache still has, is what the next one begins with.
+static inline int64_t there_and_back(int64_t t, int64_t at, int64_t group, int64_t count) {
+  return t % 2 ? (count - 1) / group * group - at : at;
+}
+
 static inline const float* input_at(const Pass& pass, int64_t row, int64_t t) {
   const int64_t token = token_at(pass, row, t);
   if (pass.places) return pass.x + pass.places[row * pass.steps + token] * pass.x_token;

@@ -11,7 +11,7 @@ template <class P>
 struct WordPass {
   // From so many rows on, a step reads its weights, those of its inputs too, for itself: they are used often enough,
   // and no gates need to be kept. With fewer, the inputs' share is made for many steps at once.
-  static constexpr int64_t MANY = 24, CHUNK = 128, GROUP = 4;  // GROUP: panels between products and activations
+  static constexpr int64_t MANY = 64, CHUNK = 64, GROUP = 4;  // GROUP: panels between products and activations
 
   const Layer& layer;
   const Pass& pass;
@@ -74,8 +74,8 @@ struct WordPass {
     float memory[WORD_ROWS][2 * PANEL] __attribute__((aligned(64))), *some[WORD_ROWS];
     for (int r = 0; r < WORD_ROWS; r++) some[r] = memory[r];
     const Rounded<P> before{h_rows, h_scales};
-    for (int64_t p = 0, now; p < panels; p += now) {
-      now = smaller(2, panels - p);
+    for (int64_t i = 0; i < panels; i += 2) {
+      const int64_t p = there_and_back(t, i, 2, panels), now = smaller(2, panels - p);
       for (int64_t row = 0, rows; row < n; row += rows) {
         rows = rows_now(n - row);
         for (int64_t r = 0; r < rows; r++) memcpy(some[r], layer.bias + p * PANEL, sizeof(float) * now * PANEL);
@@ -100,9 +100,10 @@ struct WordPass {
 
   void recurrent_step(int64_t t, float* const* gates) {
     const int64_t n = times.rows[t];
-    for (int64_t p = 0, now; p < panels; p += now) {
-      now = smaller(GROUP, panels - p);
-      word_panels<P>(n, Rounded<P>{h_rows, h_scales}, layer.hidden, h.words, p, now, gates, p * PANEL);
+    for (int64_t i = 0; i < panels; i += GROUP) {
+      const int64_t p = there_and_back(t, i, GROUP, panels), now = smaller(GROUP, panels - p);
+      word_panels<P>(n, Rounded<P>{h_rows, h_scales}, layer.hidden, h.words, p, now, gates, p * PANEL,
+                     t % 2 ? -1 : 1);
       for (int64_t r = 0; r < n; r++) make_cells(r, gates[r] + p * PANEL, p, now);
     }
   }

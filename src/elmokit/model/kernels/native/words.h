@@ -231,12 +231,12 @@ struct Rounded {
   Rounded from(int64_t row) const { return {rows + row, scales + row}; }
 };
 
-// R rows x N panels from `panel` on; C has the first of them at `column`.
-template <class P, int R, int N>
+// R rows x N panels from `panel` on; C has the first of them at `column`. While they are multiplied, FETCH asks for what
+// lies `ahead` of each weight, in bytes, so that it is in the second-level cache when its turn comes.
+template <class P, int R, int N, bool FETCH>
 static inline void word_tile(const Rounded<P>& a, const Packed& w, int64_t words, int64_t panel, float* const* c,
-                             int64_t column) {
+                             int64_t column, int64_t ahead) {
   constexpr int ACROSS = N * WIDES;
-  constexpr bool FEW = R * N <= 4;  // so few products wait for the weights
   typename P::Sum sum[R][ACROSS];
   const uint32_t* weights = (const uint32_t*)w.values + panel * words * PANEL;
   const typename P::Value* row[R];
@@ -250,9 +250,11 @@ static inline void word_tile(const Rounded<P>& a, const Packed& w, int64_t words
   for (int64_t k = 0; k < words; k++) {
     auto add = [&](int p) __attribute__((always_inline)) {
       const uint32_t* here = weights + (p * words + k) * PANEL;
-      if (FEW)
-#pragma GCC unroll 2
-        for (int line = 0; line < PANEL * 4 / 64; line++) __builtin_prefetch((const char*)here + 4096 + 64 * line, 0, 2);
+      if (FETCH) {
+        const char* next = (const char*)(uintptr_t(here) + ahead);  // anywhere: nothing is read there
+        __builtin_prefetch(next, 0, 2);
+        __builtin_prefetch(next + 64, 0, 2);
+      }
 #pragma GCC unroll 16
       for (int j = 0; j < WIDES; j++) {
         const typename P::Weights weight(here + j * LANES);
@@ -267,11 +269,12 @@ static inline void word_tile(const Rounded<P>& a, const Packed& w, int64_t words
 #pragma GCC unroll 16
   for (int r = 0; r < R; r++)
 #pragma GCC unroll 16
-    for (int j = 0; j < ACROSS; j++)
-      P::end(sum[r][j], c[r] + column + j * LANES, a.scales[r], w, at + j * LANES);
+    for (int j = 0; j < ACROSS; j++) P::end(sum[r][j], c[r] + column + j * LANES, a.scales[r], w, at + j * LANES);
 }
 
 constexpr int WORD_ROWS = LANES == 16 ? 8 : LANES == 8 ? 2 : 1;
+constexpr int64_t LONG = 65536;  // bytes: panels that are longer are asked for AHEAD_WITHIN them
+constexpr int64_t AHEAD_WITHIN = 4096;
 
 // Of the rows that are left, how many to take now: tiles of about the same size, for one row takes as long as two.
 static inline int64_t rows_now(int64_t left) {
@@ -279,29 +282,38 @@ static inline int64_t rows_now(int64_t left) {
   return tiles ? (left + tiles - 1) / tiles : 0;
 }
 
-template <class P, int R>
-static inline void word_rows(int64_t rows, const Rounded<P>& a, const Packed& w, int64_t words, int64_t panel, int64_t panels,
-                             float* const* c, int64_t column) {
+template <class P, int R, bool FETCH>
+static inline void word_rows(int64_t rows, const Rounded<P>& a, const Packed& w, int64_t words, int64_t panel,
+                             int64_t panels, float* const* c, int64_t column, int64_t next) {
   if (rows == R) {
     // As many sums at once as the processor can add: for few rows, of several panels.
     constexpr int N = LANES < 16 || R > 4 ? 1 : R > 2 ? 2 : 4;
+    const int64_t bytes = words * PANEL * sizeof(uint32_t);
+    const int64_t ahead = R <= 4 && N * bytes > LONG ? AHEAD_WITHIN : next * (panels > N ? N : panels) * bytes;
     int64_t p = 0;
-    for (; p + N <= panels; p += N) word_tile<P, R, N>(a, w, words, panel + p, c, column + p * PANEL);
-    for (; p < panels; p++) word_tile<P, R, 1>(a, w, words, panel + p, c, column + p * PANEL);
+    for (; p + N <= panels; p += N) word_tile<P, R, N, FETCH>(a, w, words, panel + p, c, column + p * PANEL, ahead);
+    for (; p < panels; p++) word_tile<P, R, 1, FETCH>(a, w, words, panel + p, c, column + p * PANEL, ahead);
   } else if constexpr (R > 1) {
-    word_rows<P, R - 1>(rows, a, w, words, panel, panels, c, column);
+    word_rows<P, R - 1, FETCH>(rows, a, w, words, panel, panels, c, column, next);
   }
 }
 
-// All rows of A times panels [panel, panel + panels): a panel at a time where it is used again and again.
+// All rows of A times panels [panel, panel + panels): a panel at a time where it is used again and again. `next`: the
+// panels that come after these lie behind them (1) or before them (-1).
 template <class P>
 static inline void word_panels(int64_t rows, const Rounded<P>& a, const Packed& w, int64_t words, int64_t panel,
-                               int64_t panels, float* const* c, int64_t column) {
-  const int64_t step = rows > WORD_ROWS ? 1 : larger(panels, 1);
-  for (int64_t p = 0; p < panels; p += step)
+                               int64_t panels, float* const* c, int64_t column, int64_t next = 1) {
+  if (rows <= WORD_ROWS) {
+    word_rows<P, WORD_ROWS, true>(rows, a, w, words, panel, panels, c, column, next);
+    return;
+  }
+  for (int64_t p = 0; p < panels; p++)
     for (int64_t r = 0, now; r < rows; r += now) {
       now = rows_now(rows - r);
-      word_rows<P, WORD_ROWS>(now, a.from(r), w, words, panel + p, step, c + r, column + p * PANEL);
+      if (r == 0)
+        word_rows<P, WORD_ROWS, true>(now, a, w, words, panel + p, 1, c, column + p * PANEL, 1);
+      else
+        word_rows<P, WORD_ROWS, false>(now, a.from(r), w, words, panel + p, 1, c + r, column + p * PANEL, 1);
     }
 }
 
