@@ -99,18 +99,19 @@ class BiLM(nn.Module):
         Without `ends`, nobody needs the vectors of a row's first and last token or the state after it: a direction
         may leave out the last token that it would come to.
         """
-        state = state if state is not None else self.zero_state(x.shape[0])
-        if state.hidden.shape[2] != x.shape[0]:
+        if state is not None and state.hidden.shape[2] != x.shape[0]:
             raise UserError(f"expected a state of {x.shape[0]} rows, found {state.hidden.shape[2]}")
         lengths = mask.sum(dim=1)
-        x = x * mask.unsqueeze(-1)
         weights = [
             parameter for lstm in (*self.forward_lstms, *self.backward_lstms) for parameter in weights_of(lstm)
         ]
-        path = path_for(x, *state, *weights)
+        path = path_for(x, *(state or ()), *weights)
         if path is Path.NATIVE_INFERENCE:
-            layers, *after = recurrent.stack(self.lstms(), x, lengths, *state, weights=self.weights, ends=ends)
+            before = state or (None, None)
+            layers, *after = recurrent.stack(self.lstms(), x, lengths, *before, weights=self.weights, ends=ends)
             return BiLMOutput(layers, mask, BiLMState(*after))
+        state = state if state is not None else self.zero_state(x.shape[0])
+        x = x * mask.unsqueeze(-1)
         if path is Path.TORCH_INFERENCE:
             layers, *after = steps.stack(self.lstms(), x, lengths, *state)
             return BiLMOutput(layers, mask, BiLMState(*after))

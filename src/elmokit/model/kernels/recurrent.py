@@ -41,14 +41,14 @@ def stack(
     lstms: Sequence[Sequence[ProjectedLSTM]],
     x: Tensor,
     lengths: Tensor,
-    hidden: Tensor,
-    cell: Tensor,
+    hidden: Tensor | None = None,
+    cell: Tensor | None = None,
     *,
     weights: WeightFormat = "float32",
     ends: bool = True,
     threads: int | None = None,
 ) -> StackOutput:
-    """lstms [2][L], x [B, T, P], zero where padded, lengths [B], hidden [2, L, B, P] and cell [2, L, B, H].
+    """lstms [2][L], x [B, T, P], lengths [B]; hidden [2, L, B, P] and cell [2, L, B, H], where they are not zero.
 
     Without `ends`, no direction runs the last token that it would come to: forward leaves out a row's last,
     backward its first, and the states are those before them.
@@ -56,11 +56,12 @@ def stack(
     config = lstms[0][0].config
     places = (DIRECTIONS, len(lstms[0]), len(x))
     _expect(("x", x, (*x.shape[:2], config.width)), ("lengths", lengths, (len(x),)))
-    _expect(("hidden", hidden, (*places, config.width)), ("cell", cell, (*places, config.cells)))
+    if hidden is not None and cell is not None:
+        _expect(("hidden", hidden, (*places, config.width)), ("cell", cell, (*places, config.cells)))
     order = longest_first(lengths)
     if order is not None:
         x, lengths = x[order], lengths[order]
-        hidden, cell = hidden[:, :, order], cell[:, :, order]
+        hidden, cell = (None if part is None else part[:, :, order] for part in (hidden, cell))
     count = threads or torch.get_num_threads()
     out = optimistic(lambda: _stack(lstms, x, lengths, hidden, cell, weights, ends, count))
     if order is None:
@@ -73,8 +74,8 @@ def _stack(
     lstms: Sequence[Sequence[ProjectedLSTM]],
     x: Tensor,
     lengths: Tensor,
-    hidden: Tensor,
-    cell: Tensor,
+    before_hidden: Tensor | None,
+    before_cell: Tensor | None,
     weights: WeightFormat,
     ends: bool,
     threads: int,
@@ -84,15 +85,15 @@ def _stack(
     rows, steps, width = x.shape
     layers = [packed(lstm, weights) for direction in lstms for lstm in direction]
     count = len(lstms[0])
-    cells = layers[0].cells
     # By NumPy: after an operation of torch's, its threads go on spinning for a while on the cores that ours need.
     out = _zeros(1 + count, rows, steps, 2 * width)
-    layers_out, given = out.numpy(), x.detach().numpy()
-    layers_out[0, :, :, :width] = given
-    layers_out[0, :, :, width:] = given
-    hidden = torch.from_numpy(np.array(hidden.detach().numpy(), order="C"))
-    before, cell = cell.detach().numpy(), _zeros(*cell.shape[:-1], cells)
-    cell.numpy()[..., : config.cells] = before
+    real = np.arange(steps) < lengths.numpy()[:, None]
+    out.numpy()[0, real, :width] = out.numpy()[0, real, width:] = x.detach().numpy()[real]
+    hidden = _zeros(DIRECTIONS, count, rows, width)
+    cell = _zeros(DIRECTIONS, count, rows, layers[0].cells)
+    if before_hidden is not None and before_cell is not None:
+        hidden.numpy()[:] = before_hidden.detach().numpy()
+        cell.numpy()[..., : config.cells] = before_cell.detach().numpy()
     counted = lengths.to(torch.int32).contiguous()
     passes = [
         Pass(
