@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -127,3 +129,18 @@ def test_documented_commands_have_these_options(page):
                 assert not re.fullmatch(r"--?[a-z][a-z-]*", option) or option in known, f"elmo {' '.join(words)}"
             if name in ("finetune", "perplexity", "score", "report"):
                 assert words[1:2] not in (["MODEL"], ["en-small"], ["ko-small"]), f"elmo {' '.join(words)}"
+
+
+def test_torchs_threads_are_told_to_rest_before_torch_is_imported(monkeypatch):
+    """In a process of its own: whether torch was imported, and what OpenMP is told, once a command begins."""
+    code = (
+        "import os, sys, elmokit.cli as cli\n"
+        "cli.app = lambda: print('torch' in sys.modules, os.environ.get('GOMP_SPINCOUNT'))\n"
+        "cli.main()"
+    )
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.delenv(name, raising=False)
+    said = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout]
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")  # somebody knows better
+    said.append(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    assert said == ["False 1000\n", "False None\n"]

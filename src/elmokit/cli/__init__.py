@@ -77,6 +77,7 @@ def _root(
 def main() -> None:
     """What a user did wrong, or what the machine refused, is one line; anything else is a bug, and says so."""
     warnings.showwarning = _warn
+    _let_threads_rest()
     try:
         app()
     except UserError as error:
@@ -85,6 +86,14 @@ def main() -> None:
         if os.environ.get(DEBUG, "0") not in ("", "0"):
             raise
         _fail(refusal(error) or bug(error))
+
+
+def _let_threads_rest() -> None:
+    """torch's threads spin for milliseconds when they have nothing to do, on the cores that the kernels' threads need:
+    a training step took a third longer. OpenMP reads this when torch is imported, which no command has done yet.
+    """
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
+        os.environ["GOMP_SPINCOUNT"] = "1000"
 
 
 def refusal(error: Exception) -> str | None:
