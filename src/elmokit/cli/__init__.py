@@ -89,8 +89,8 @@ def main() -> None:
 
 
 def _let_threads_rest() -> None:
-    """torch's threads spin for milliseconds when they have nothing to do, on the cores that the kernels' threads need:
-    a training step took a third longer. OpenMP reads this when torch is imported, which no command has done yet.
+    """torch's threads spin for milliseconds when they have nothing to do, on the cores that the kernels' threads
+    need: a training step took a third longer. OpenMP reads this when torch is imported, which nobody has done yet.
     """
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
         os.environ["GOMP_SPINCOUNT"] = "1000"

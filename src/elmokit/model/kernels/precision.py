@@ -40,7 +40,7 @@ class Difference:
         return self.lowest >= -WITHIN and self.highest <= WITHIN
 
 
-# 2026-11-18, commit 97be84e, Zen 4 with AVX-512, VNNI and BF16, 2 threads: `benchmarks/precision.py DATA`, seed 0.
+# 2026-11-18, commit e3a89ba, Zen 4 with AVX-512, VNNI and BF16, 2 threads: `benchmarks/precision.py DATA`, seed 0.
 # Differences as measured, not what they may be: the 95 % interval of bfloat16's NER reaches -0.12. The bundled
 # models are stored as float16, so that float16 is float32 here.
 ANSWERS = {  # `ner` is F1 of 2,551 entities, `pairs` are questions
@@ -52,9 +52,9 @@ ANSWERS = {  # `ner` is F1 of 2,551 entities, `pairs` are questions
     "ko-small pos": 25_278,
 }
 _MEASURED: dict[WeightFormat, tuple[tuple[float, float], ...]] = {
-    "bfloat16": ((-0.167, 0.167), (-0.012, 0.012), (-0.016, 0.033), (-0.039, 0.0), (0.0, 0.0), (-0.032, 0.032)),
+    "bfloat16": ((-0.167, 0.167), (0.0, 0.004), (-0.008, 0.025), (-0.039, 0.0), (0.0, 0.0), (-0.028, 0.032)),
     "float16": ((0.0, 0.0),) * 6,
-    "int8": ((-0.167, 0.0), (-0.032, 0.040), (-0.008, 0.016), (-0.014, 0.0), (0.0, 0.833), (-0.123, 0.0)),
+    "int8": ((-0.5, 0.0), (-0.052, 0.044), (0.0, 0.008), (-0.068, 0.0), (0.0, 0.833), (-0.123, 0.0)),
 }
 DIFFERENCES = {
     weights: tuple(
