@@ -19,4 +19,8 @@
 #endif
 #endif
 
+#ifdef __aarch64__
+#include <arm_neon.h>
+#endif
+
 #include "kernels.h"

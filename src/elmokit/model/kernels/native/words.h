@@ -17,6 +17,19 @@ typedef int32_t LooseInts __attribute__((vector_size(4 * LANES), aligned(4), may
 
 static inline WideBits load_bits(const uint32_t* p) { return *(const LooseBits*)p; }
 
+// a b + c, rounded once where the processor can: what has to be the same bits is not left to the compiler.
+static inline Wide fused(Wide a, Wide b, Wide c) {
+#if defined(ELMO_F16C) && LANES == 16
+  return (Wide)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(ELMO_F16C) && LANES == 8
+  return (Wide)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__aarch64__) && LANES == 4
+  return (Wide)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+  return a * b + c;
+#endif
+}
+
 // While it lives, numbers too small to be normal are zero, as VDPBF16PS has them whatever is set.
 class Flushed {
  public:
@@ -113,8 +126,7 @@ struct Bfloat16 {
     explicit Operand(const Value* a) : first(a[0] - Wide{}), second(a[1] - Wide{}) {}
   };
   static inline Sum add(Sum sum, const Weights& w, const Operand& a) {
-    sum += a.second * w.second;
-    return sum + a.first * w.first;
+    return fused(a.first, w.first, fused(a.second, w.second, sum));
   }
 #endif
 };
@@ -171,7 +183,7 @@ struct Int8 {
     return Sum{};
   }
   static inline void end(Sum sum, float* c, float row, const Packed& w, int64_t column) {
-    store_wide(c, load_wide(c) + __builtin_convertvector(sum, Wide) * (row * load_wide(w.scale + column)));
+    store_wide(c, fused(__builtin_convertvector(sum, Wide), row * load_wide(w.scale + column), load_wide(c)));
   }
 
 #if defined(ELMO_VPDPBUSD)
