@@ -22,7 +22,7 @@ import torch
 from elmokit import Elmo
 from elmokit.model import kernels
 from elmokit.model.kernels import reading
-from elmokit.model.kernels.layers import WEIGHT_FORMATS
+from elmokit.model.kernels.packing import WEIGHT_FORMATS
 from elmokit.model.kernels.reading import Tokens, packed_model, read
 
 SENTENCE = "the river runs past a town where people sell bread and fish on the old bridge".split()

@@ -25,8 +25,8 @@ from elmokit.model.bilm import BiLM
 from elmokit.model.char_encoder import CharEncoder
 from elmokit.model.kernels import convolution, recurrent
 from elmokit.model.kernels.cache import trust_versions
-from elmokit.model.kernels.layers import WEIGHT_FORMATS
 from elmokit.model.kernels.library import call, library
+from elmokit.model.kernels.packing import WEIGHT_FORMATS
 from elmokit.model.kernels.structs import PANEL
 from elmokit.pretrain.recipe import load_recipe
 

@@ -18,8 +18,8 @@ from elmokit.embed.pooling import combine
 from elmokit.model.bilm import BiLMConfig, BiLMState
 from elmokit.model.char_encoder import CharEncoderConfig
 from elmokit.model.kernels import convolution, use
-from elmokit.model.kernels.layers import WEIGHT_FORMATS
 from elmokit.model.kernels.library import available_variants
+from elmokit.model.kernels.packing import WEIGHT_FORMATS
 from elmokit.model.kernels.reading import Tokens, packed_model, read
 from elmokit.model.lstm import LSTMConfig
 from elmokit.model.scalar_mix import ScalarMix

@@ -17,9 +17,9 @@ from elmokit.model.bilm import BiLM, BiLMConfig, BiLMState
 from elmokit.model.char_encoder import CharEncoder, CharEncoderConfig, Highway
 from elmokit.model.kernels.cache import digests_of
 from elmokit.model.kernels.dispatch import path_for
-from elmokit.model.kernels.layers import WEIGHT_FORMATS, WeightFormat
 from elmokit.model.kernels.library import chosen
 from elmokit.model.kernels.linear import linear, tanh_
+from elmokit.model.kernels.packing import WEIGHT_FORMATS, WeightFormat
 from elmokit.model.lstm import LSTMConfig
 
 CELLS, WIDTH = 43, 37  # no multiple of a panel, nor of eight

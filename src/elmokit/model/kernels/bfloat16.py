@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from elmokit.errors import UserError
-from elmokit.model.kernels.library import call, library
+from elmokit.model.kernels.library import call, units
 from elmokit.model.kernels.structs import Operand, Product, array_of
 
 Precision = Literal["float32", "bfloat16"]
@@ -31,8 +31,7 @@ _precision: ContextVar[Precision] = ContextVar("precision", default="float32")
 
 def available() -> bool:
     """Does this processor multiply bfloat16 (AVX512_BF16), and is the library there to let it?"""
-    loaded = library()
-    return loaded is not None and bool(loaded.elmo_bfloat16())
+    return "bfloat16" in units()
 
 
 def possible(asked: Precision) -> Precision:

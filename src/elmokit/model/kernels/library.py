@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 
 from elmokit import __version__
 from elmokit.errors import UserError
+from elmokit.model.kernels.packing import WEIGHT_FORMATS
 from elmokit.model.kernels.sources import sources_digest
 from elmokit.model.kernels.structs import SIGNATURES, STRUCTS
 
@@ -94,8 +95,7 @@ class Arithmetic(NamedTuple):
 
 def arithmetic(weights: str) -> Arithmetic:
     """What runs here, without gradients, for weights of this format: one of WEIGHT_FORMATS."""
-    loaded = library()
-    if loaded is None:
+    if library() is None:
         return Arithmetic("float32", "float32" if weights == "float32" else "float32: torch knows no other format")
     hardware = weights in units()
     if weights == "bfloat16":
@@ -116,8 +116,7 @@ def units() -> list[str]:
     loaded = library()
     if loaded is None:
         return []
-    numbers = {"bfloat16": 3, "int8": 2}  # as in native/kernels.h
-    return [name for name, number in numbers.items() if loaded.elmo_in_hardware(number)]
+    return [name for name, number in WEIGHT_FORMATS.items() if loaded.elmo_in_hardware(number)]
 
 
 def available_variants() -> list[str]:

@@ -22,5 +22,5 @@ def polynomials(grams: Tensor, coefficients: Sequence[tuple[float, float, float]
     out = torch.empty_like(grams)
     size = grams.shape[-1]
     given = grams.data_ptr(), len(grams), size, rows.data_ptr(), len(rows), out.data_ptr()
-    call("elmo_polynomials16", *given, torch.get_num_threads())
+    call("elmo_polynomials", *given, torch.get_num_threads())
     return out

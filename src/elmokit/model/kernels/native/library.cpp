@@ -103,11 +103,10 @@ EXPORT int64_t elmo_bytes(const char* name) {
 
 EXPORT const char* elmo_variant() { return kernels().name; }
 
-// Does the processor itself multiply weights of this format, by instructions that the chosen variant may use?
+// Has the processor a unit for words of this format, and may the chosen variant use it?
 EXPORT int elmo_in_hardware(int format) {
-  if (format == FLOAT32) return 1;
-  const auto now = kernels().precisions[format].forward;
-  return (vdpbf16ps() && now == vdpbf16ps()->forward) || (vpdpbusd() && now == vpdpbusd()->forward);
+  const Precision* unit = format == BFLOAT16 ? vdpbf16ps() : format == INT8 ? vpdpbusd() : nullptr;
+  return unit && kernels().precisions[format].forward == unit->forward;
 }
 
 // 1: it is used from now on; 0: this processor cannot.
@@ -208,18 +207,8 @@ EXPORT int elmo_tanh(const float* x, float* y, int64_t count) {
   return 0;
 }
 
-// Can this processor multiply bfloat16, and is it meant to? Choosing a variant below avx512 says that it is not.
-static const Bfloat16Kernels* bfloat16() {
-#ifdef ELMO_BFLOAT16
-  __builtin_cpu_init();
-  if (&kernels() == avx512_with_units() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl"))
-    return bfloat16_kernels();
-#endif
-  return nullptr;
-}
-
-EXPORT int elmo_bfloat16() { return bfloat16() != nullptr; }
+// For training; Python asks elmo_in_hardware first.
+static const Bfloat16Kernels* bfloat16() { return elmo_in_hardware(BFLOAT16) ? bfloat16_kernels() : nullptr; }
 
 template <class T>
 static std::unique_ptr<T[]> room(int64_t count) {  // not filled
@@ -341,7 +330,7 @@ EXPORT int elmo_softmax16(const Softmax* given, int64_t threads) try {
 }
 
 // Of each of the symmetric grams [matrices, size, size]; coefficients [count, 3].
-EXPORT int elmo_polynomials16(const float* grams, int64_t matrices, int64_t size, const float* coefficients,
+EXPORT int elmo_polynomials(const float* grams, int64_t matrices, int64_t size, const float* coefficients,
                               int64_t count, float* out, int64_t threads) {
   return share_out(matrices, threads, [&](int64_t i) {
     bfloat16()->polynomials(grams + i * size * size, coefficients, count, size, out + i * size * size);

@@ -12,18 +12,9 @@
 #define ELMO_F16C 1
 #define ELMO_VDPBF16PS 1
 #define VARIANT vdpbf16ps_unit
-#define LANES 16
-#define ROWS 8
-#include "linear.h"
-#include "word_lstm.h"
-
-namespace elmo {
-const Precision* vdpbf16ps() {
-  using namespace VARIANT;
-  static const Precision precision = {word_forward<Bfloat16>, linear<Bfloat16>, highway<Bfloat16>};
-  return &precision;
-}
-}  // namespace elmo
+#define UNIT vdpbf16ps
+#define FORMAT Bfloat16
+#include "unit.h"
 #ifdef __clang__
 #pragma clang attribute pop
 #else

@@ -12,18 +12,9 @@
 #define ELMO_F16C 1
 #define ELMO_VPDPBUSD 1
 #define VARIANT vpdpbusd_unit
-#define LANES 16
-#define ROWS 8
-#include "linear.h"
-#include "word_lstm.h"
-
-namespace elmo {
-const Precision* vpdpbusd() {
-  using namespace VARIANT;
-  static const Precision precision = {word_forward<Int8>, linear<Int8>, highway<Int8>};
-  return &precision;
-}
-}  // namespace elmo
+#define UNIT vpdpbusd
+#define FORMAT Int8
+#include "unit.h"
 #ifdef __clang__
 #pragma clang attribute pop
 #else

@@ -10,26 +10,27 @@ namespace VARIANT {
 template <class P>
 struct WordPass {
   // From so many rows on, a step reads its weights, those of its inputs too, for itself: they are used often enough,
-  // and no gates need to be kept. With fewer, the inputs' share is made for many steps at once.
-  static constexpr int64_t MANY = 64, CHUNK = 64, GROUP = 4;  // GROUP: panels between products and activations
+  // and no gates need to be kept. With fewer, the inputs' share is made for so many rows of several steps at once.
+  static constexpr int64_t MANY = 64;
+  static constexpr int64_t GROUP = 4;  // panels between products and activations
 
   const Layer& layer;
   const Pass& pass;
   const Times& times;
   const int64_t first, H = layer.cells, width = layer.width, padded = up_to(width, PANEL), panels = H / UNITS;
-  const int64_t most = times.rows[0], chunk = larger(CHUNK, smaller(MANY, most));
-  const Floats gate_memory{chunk * 4 * H}, activated_memory{most * H}, h_memory{most * padded}, zeros{larger(H, width)};
-  RoundedRows<P> x{larger(chunk, most), layer.inputs}, h{most + 1, width}, activated{most, H};
+  const int64_t most = times.rows[0];
+  const Floats gate_memory{MANY * 4 * H}, activated_memory{most * H}, h_memory{most * padded}, zeros{larger(H, width)};
+  RoundedRows<P> x{larger(MANY, most), layer.inputs}, h{most + 1, width}, activated{most, H};
   const Array<const typename P::Value*> h_rows{most};
   const Floats h_scales{most};
   const Array<const float*> cell_before{most};
-  const Rows gates{chunk}, cells{most}, hs{most};
+  const Rows gates{MANY}, cells{most}, hs{most};
 
   WordPass(const Layer& layer, const Pass& pass, const Times& times, int64_t first)
       : layer(layer), pass(pass), times(times), first(first) {
     memset(zeros, 0, sizeof(float) * larger(H, width));
     memset(h_memory, 0, sizeof(float) * most * padded);
-    for (int64_t r = 0; r < chunk; r++) gates[r] = gate_memory + r * 4 * H;
+    for (int64_t r = 0; r < MANY; r++) gates[r] = gate_memory + r * 4 * H;
     for (int64_t r = 0; r < most; r++) {
       hs[r] = h_memory + r * padded;
       cells[r] = pass.cell + (first + r) * H;
@@ -86,10 +87,10 @@ struct WordPass {
     }
   }
 
-  // The inputs' share of the gates, for as many steps from t on as the chunk holds: returns the step after them.
+  // The inputs' share of the gates, for as many steps from t on as there is room for: returns the step after them.
   int64_t input_gates(int64_t t) {
     int64_t rows = 0;
-    for (; t < times.steps && (rows == 0 || rows + times.rows[t] <= chunk); t++)
+    for (; t < times.steps && (rows == 0 || rows + times.rows[t] <= MANY); t++)
       for (int64_t r = 0; r < times.rows[t]; r++, rows++) {
         x.put(rows, input_at(pass, first + r, t));
         memcpy(gates[rows], layer.bias, sizeof(float) * 4 * H);
