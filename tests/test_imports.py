@@ -34,6 +34,7 @@ ORDER = [
     "analysis",
     "study",
     "bench",
+    "serve",
     "compat",
     "cli",
 ]
@@ -107,7 +108,7 @@ def test_inference_loads_nothing_of_training():
     )
     assert "elmokit.model.bilm" in loaded
     rooms = {name.split(".")[1] for name in loaded if name.startswith("elmokit.")}
-    assert not rooms & {"pretrain", "tasks", "analysis", "study", "show", "cli", "compat"}
+    assert not rooms & {"pretrain", "tasks", "analysis", "study", "show", "serve", "cli", "compat"}
     more = loaded - loaded_by("import torch")
     assert not [name for name in more if name.startswith(("torch.distributed", "torch._dynamo"))]
 

@@ -26,6 +26,7 @@ from elmokit.cli.pretrain import pretrain
 from elmokit.cli.probe import probe
 from elmokit.cli.report import report
 from elmokit.cli.score import score
+from elmokit.cli.serve import serve
 from elmokit.cli.shared.help import Command, Group
 from elmokit.cli.shared.notices import show_notices
 from elmokit.cli.similar import similar
@@ -47,7 +48,7 @@ app = typer.Typer(
 for command in (
     *(embed, similar, neighbours, info, models, convert, bench),
     *(pretrain, finetune, perplexity, score, fill),
-    *(polysemy, study, report),
+    *(polysemy, study, report, serve),
 ):
     app.command(cls=Command)(command)
 for group in (index, probe, task):

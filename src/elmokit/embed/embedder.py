@@ -155,6 +155,11 @@ class Elmo(Reader):
         return self._checkpoint.digest
 
     @property
+    def predicts(self) -> bool:
+        """Whether it has the softmax over a vocabulary that `fill`, `score` and `perplexity` need."""
+        return self._checkpoint.head is not None and self._checkpoint.vocabulary is not None
+
+    @property
     def weights(self) -> WeightFormat:
         """What it computes with: float32, bfloat16, float16 or int8."""
         return self._bilm.weights

@@ -82,7 +82,7 @@ class Reader:
         for window in windows(by_number(self.tokens, sentences), self.window_tokens):
             arrays: dict[int, Array] = {}
             for batch in self._batches(window, batch_size or len(window)):
-                vectors = self._run([window[i] for i in batch], which_layers, pooling, boundaries)
+                vectors = self.embed_batch([window[i] for i in batch], which_layers, pooling, boundaries)
                 for i, vector in zip(batch, vectors):
                     arrays[i] = vector.astype(dtype, copy=False)
             for i in range(len(window)):
@@ -110,10 +110,17 @@ class Reader:
             yield from (batch[first : first + most] for first in range(0, len(batch), most))
 
     @torch.inference_mode()
-    def _run(
-        self, sentences: list[list[str]], which_layers: WhichLayers, pooling: Pooling | None, boundaries: bool
+    def embed_batch(
+        self,
+        sentences: list[list[str]],
+        which_layers: WhichLayers = "all",
+        pooling: Pooling | None = None,
+        boundaries: bool = False,
     ) -> list[Array]:
-        """Each sentence's vectors, in memory of their own: the batch itself need not stay."""
+        """Tokens of sentences as `tokens` gives them, read together: for those who make batches of their own.
+
+        Each sentence's vectors are in memory of their own: the batch itself need not stay.
+        """
         before = self.state.before(len(sentences))
         after = self._bilm.zero_state(len(sentences)) if self.state.carries else None
         mix = layer_mix(which_layers, self.layers)
@@ -157,7 +164,7 @@ class Reader:
         pooling: Pooling | None,
         boundaries: bool,
     ) -> list[Array]:
-        """As `_run`, module by module: without the library, or on another device."""
+        """As `embed_batch`, module by module: without the library, or on another device."""
         output = self._bilm.contextualize(
             *self.token_layer(sentences), before, ends=boundaries or self.state.carries
         )

@@ -15,3 +15,8 @@ def checkpoint_of(model: AnyModel) -> Checkpoint:
     if isinstance(model, Elmo):
         return model.checkpoint
     return model if isinstance(model, Checkpoint) else open_checkpoint(model)
+
+
+def checkpoint_to_read(model: AnyModel) -> Checkpoint:
+    """As `checkpoint_of`, for those who only read it: the weights of an open model stay its own (see `Elmo.bilm`)."""
+    return model._checkpoint if isinstance(model, Elmo) else checkpoint_of(model)

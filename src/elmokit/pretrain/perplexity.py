@@ -22,7 +22,7 @@ from elmokit.errors import UserError
 from elmokit.model.bilm import BiLMOutput, BiLMState
 from elmokit.model.language_head import LanguageHead
 from elmokit.model.rows import TOGETHER, whole_rows
-from elmokit.pretrain.any_model import AnyModel, checkpoint_of
+from elmokit.pretrain.any_model import AnyModel, checkpoint_to_read
 from elmokit.text.batches import batches_by_length, pad, windows
 from elmokit.text.tokens import tokenizer_for
 from elmokit.text.vocabulary import BEGIN, END, SPECIALS, UNKNOWN, Vocabulary
@@ -181,7 +181,7 @@ class _Reader:
     """A model with a softmax head, and the two ways of reading a text with it."""
 
     def __init__(self, model: AnyModel, batch_tokens: int, tokenizer: str | None = None) -> None:
-        checkpoint = checkpoint_of(model)
+        checkpoint = checkpoint_to_read(model)
         if checkpoint.head is None or checkpoint.vocabulary is None:
             raise UserError(
                 "this model predicts no words: it has no softmax head (published ELMo files leave it out). Use a "

@@ -1,0 +1,80 @@
+"""The service as one ASGI application: endpoints, errors, the gate before them, and the batcher's life."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Security
+from fastapi.security import HTTPBearer
+from starlette.middleware.cors import CORSMiddleware
+
+from elmokit import __version__
+from elmokit.serve.batcher import Batcher
+from elmokit.serve.errors import add_handlers
+from elmokit.serve.gate import Gate
+from elmokit.serve.limits import Limits
+from elmokit.serve.metrics import Metrics
+from elmokit.serve.offer import Offer
+from elmokit.serve.routes.embeddings import embeddings_router
+from elmokit.serve.routes.status import status_router
+from elmokit.serve.routes.tasks import tasks_router
+from elmokit.serve.routes.words import words_router
+from elmokit.serve.service import Service
+
+ABOUT = (
+    "Contextual word vectors by ELMo: of texts, and of every token in every layer. Vectors are identical to those "
+    "that `elmokit.Elmo` gives, whatever else is asked for at the same time."
+)
+
+
+def make_application(
+    offer: Offer, limits: Limits, api_keys: tuple[str, ...], cors_origins: tuple[str, ...]
+) -> FastAPI:
+    metrics = Metrics()
+    service = Service(offer, limits, metrics, Batcher(offer.models, limits, metrics))
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service.batcher.start()
+        yield
+        await service.batcher.stop()
+
+    app = FastAPI(
+        title="elmokit",
+        version=__version__,
+        description=ABOUT,
+        lifespan=lifespan,
+        docs_url=None,  # FastAPI's pages load scripts from elsewhere
+        redoc_url=None,
+        dependencies=[Security(HTTPBearer(auto_error=False))] if api_keys else None,
+    )
+    for router in (embeddings_router, words_router, tasks_router, status_router):
+        app.include_router(router(service))
+    add_handlers(app)
+    app.add_middleware(Gate, limits=limits, metrics=metrics, api_keys=api_keys)
+    if cors_origins:
+        app.add_middleware(CORSMiddleware, allow_origins=list(cors_origins), allow_methods=["*"], allow_headers=["*"])
+    _describe_layers(app, offer)
+    app.state.service = service
+    return app
+
+
+def _describe_layers(app: FastAPI, offer: Offer) -> None:
+    """Where all models have as many layers, the OpenAPI document says which numbers there are."""
+    counts = {elmo.layers for elmo in offer.models.values()}
+    document = app.openapi()
+    if len(counts) != 1:
+        return
+    [count] = counts
+
+    def describe(schema: Any) -> None:
+        for choice in schema.get("anyOf", ()):
+            if choice.get("type") == "integer":
+                choice.update(minimum=-count, maximum=count - 1)
+            if choice.get("type") == "array":
+                choice.update(minItems=count, maxItems=count)
+
+    for name in ("TokensRequest", "EmbeddingsRequest"):
+        describe(document["components"]["schemas"][name]["properties"]["layers"])
