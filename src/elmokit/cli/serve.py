@@ -38,7 +38,7 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="KEY",
-            help="Refuse requests without one of these keys. May be given twice; also $ELMO_API_KEY, commas between.",
+            help="Requests need one of these keys. May be given twice; also $ELMO_API_KEY, with commas between.",
         ),
     ] = None,
     cors_origin: Annotated[

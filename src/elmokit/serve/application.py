@@ -55,7 +55,9 @@ def make_application(
     add_handlers(app)
     app.add_middleware(Gate, limits=limits, metrics=metrics, api_keys=api_keys)
     if cors_origins:
-        app.add_middleware(CORSMiddleware, allow_origins=list(cors_origins), allow_methods=["*"], allow_headers=["*"])
+        app.add_middleware(
+            CORSMiddleware, allow_origins=list(cors_origins), allow_methods=["*"], allow_headers=["*"]
+        )
     _describe_layers(app, offer)
     app.state.service = service
     return app

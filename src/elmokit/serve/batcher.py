@@ -25,6 +25,7 @@ from elmokit.serve.limits import Gone, Limits, Refused
 from elmokit.serve.metrics import Metrics
 from elmokit.text.batches import batches_by_length
 
+SOON = 0.05  # seconds
 MEMORY = 0.8  # of the old pace that a new measurement leaves
 
 
@@ -132,13 +133,13 @@ class Batcher:
 
     def leave(self, job: Job) -> None:
         """Nobody waits for it any more: what is not computed yet is dropped."""
+        if not job.left and not job.tokens:
+            return  # it is done
         with self._changed:
             job.gone = True
             if job in self._jobs:
                 self._jobs.remove(job)
             self._forget(job)
-        if not job.future.done():
-            job.future.cancel()
 
     def _submit(self, job: Job, first: bool) -> None:
         with self._changed:
@@ -149,7 +150,7 @@ class Batcher:
             self._changed.notify()
 
     def _admit(self, job: Job) -> None:
-        """Whole or not at all, one input or many alike. What finds nothing before it is taken whatever its size."""
+        """Whole or not at all, one input or many alike. What finds nothing before it is taken, however large."""
         held = sum(self._held.values())
         if not held:
             return
@@ -293,27 +294,50 @@ async def answer(batcher: Batcher, job: Job, limits: Limits, receive: Callable[[
     """What the job gives, if it comes in time and whoever asked is still there."""
     if job.future.done():
         return job.future.result()
-    left: asyncio.Task[Any] = asyncio.ensure_future(_left(receive))
+    watch = _Watch(job, limits, receive)
     try:
-        await asyncio.wait(
-            (job.future, left), timeout=limits.timeout, return_when=asyncio.FIRST_COMPLETED
-        )
-        if job.future.done():
-            return job.future.result()
-        if left.done():
-            raise Gone
-        raise Refused(
-            503,
-            "timeout",
-            f"there was no answer within {limits.timeout:g} seconds (--timeout): send less, or try again later",
-            retry_after=1,
-        )
+        return await job.future
     finally:
-        left.cancel()
-        if not job.future.done():
-            batcher.leave(job)
+        watch.end()
+        batcher.leave(job)
 
 
-async def _left(receive: Callable[[], Any]) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+class _Watch:
+    """Ends a job's future where its time is over or its client has left.
+
+    Most answers come at once: only after SOON does it cost more than a timer to look whether the client is there.
+    """
+
+    def __init__(self, job: Job, limits: Limits, receive: Callable[[], Any]) -> None:
+        self._job, self._limits, self._receive = job, limits, receive
+        self._loop = job.future.get_loop()
+        self._timer = self._loop.call_later(min(SOON, limits.timeout), self._look)
+        self._left: asyncio.Task[None] | None = None
+
+    def _look(self) -> None:
+        self._timer = self._loop.call_later(max(0.0, self._limits.timeout - SOON), self._late)
+        self._left = self._loop.create_task(self._until_left())
+
+    async def _until_left(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._fail(Gone())
+
+    def _late(self) -> None:
+        self._fail(
+            Refused(
+                503,
+                "timeout",
+                f"there was no answer within {self._limits.timeout:g} seconds (--timeout): send less",
+                retry_after=1,
+            )
+        )
+
+    def _fail(self, error: Exception) -> None:
+        if not self._job.future.done():
+            self._job.future.set_exception(error)
+
+    def end(self) -> None:
+        self._timer.cancel()
+        if self._left is not None:
+            self._left.cancel()

@@ -1,11 +1,10 @@
-"""Errors as answers: OpenAI's shape, and text-embeddings-inference's where its clients ask. No trace ever leaves."""
+"""Errors as answers: OpenAI's shape, or text-embeddings-inference's where its clients ask. No trace leaves."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
@@ -22,6 +21,7 @@ WHY: dict[int, str] = {
     404: "No model, task or index of that name.",
     408: "The body did not arrive in time (--read-timeout).",
     413: "The body is too large (--max-body).",
+    415: "The body is not said to be JSON.",
     422: "The request is not as described, or over a limit (--max-inputs, --max-tokens).",
     429: "The queue is full (--queue): Retry-After says when to try again.",
     503: "Not ready, or no answer in time (--timeout).",
@@ -41,7 +41,13 @@ ERRORS, TEI_ERRORS = _documented(ErrorAnswer), _documented(TeiError)
 
 def refusal(path: str, refused: Refused) -> Response:
     if path in TEI_PATHS:
-        kind = "validation" if refused.status in (413, 422) else "overloaded" if refused.status == 429 else "backend"
+        kind = (
+            "validation"
+            if refused.status in (413, 415, 422)
+            else "overloaded"
+            if refused.status == 429
+            else "backend"
+        )
         content: dict[str, Any] = {"error": refused.message, "error_type": kind}
     else:
         fault = {"message": refused.message, "type": refused.kind, "param": refused.param, "code": refused.code}
@@ -57,10 +63,6 @@ def add_handlers(app: FastAPI) -> None:
     @app.exception_handler(UserError)
     async def _user_error(request: Request, error: UserError) -> Response:
         return refusal(request.url.path, Refused(422, "invalid_value", clipped(error, 500)))
-
-    @app.exception_handler(RequestValidationError)
-    async def _invalid(request: Request, error: RequestValidationError) -> Response:
-        return refusal(request.url.path, invalid(error.errors()))
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:
@@ -79,6 +81,4 @@ def invalid(errors: Any) -> Refused:
     place = [str(part) for part in first["loc"] if part != "body"]
     where = clipped(".".join(place) or "body", 100)
     message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "json_invalid":
-        return Refused(422, "invalid_json", f"the body is not JSON: {clipped(first['ctx']['error'], 100)}")
     return Refused(422, "invalid_value", f"{where}: {message}", param=clipped(place[0], 100) if place else None)

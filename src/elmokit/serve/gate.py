@@ -3,7 +3,6 @@ became of it is counted and logged."""
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import logging
 import re
@@ -11,6 +10,7 @@ import time
 import uuid
 from typing import Any
 
+import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from elmokit.serve.errors import refusal
@@ -98,21 +98,18 @@ class Gate:
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         limit = self._limits.body
-        length = headers.get(b"content-length", b"0")
-        if b"transfer-encoding" not in headers and length == b"0":
+        if b"transfer-encoding" not in headers and headers.get(b"content-length", b"0") == b"0":
             return b""
-        announced = int(length) if length.isdigit() else 0
         try:
-            body = await asyncio.wait_for(
-                _read(receive, min(announced, LINGER * limit) if announced > limit else limit), self._limits.read
-            )
-        except asyncio.TimeoutError:
+            with anyio.fail_after(self._limits.read):
+                body = await _read(receive, limit)
+        except TimeoutError:
             raise Refused(
                 408,
                 "body_timeout",
                 f"the body did not arrive within {self._limits.read:g} seconds (--read-timeout)",
             ) from None
-        if body is None or announced > limit:
+        if body is None:
             raise too_large(self._limits)
         return body
 

@@ -1,4 +1,4 @@
-"""How much is taken at once, and how a request is refused: with a status, a code and a message that names the limit."""
+"""How much is taken at once, and how a request is refused: a status, a code, a message that names the limit."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ class Refused(Exception):
         super().__init__(message)
         self.status, self.code, self.message, self.param = status, code, message, param
         self.headers = {} if retry_after is None else {"Retry-After": str(max(1, math.ceil(retry_after)))}
+        if status == 401:
+            self.headers["WWW-Authenticate"] = "Bearer"
 
     @property
     def kind(self) -> str:

@@ -25,13 +25,17 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
-        self.requests = Counter("elmo_requests", "Requests by path and status.", ["path", "code"], registry=registry)
+        self.requests = Counter(
+            "elmo_requests", "Requests by path and status.", ["path", "code"], registry=registry
+        )
         self.request_seconds = Histogram(
             "elmo_request_seconds", "From a request's arrival to its answer.", buckets=SECONDS, registry=registry
         )
         self.queue_seconds = Histogram(
-            "elmo_queue_seconds", "From a request's arrival in the queue to the first batch with a part of it.",
-            buckets=SECONDS, registry=registry,
+            "elmo_queue_seconds",
+            "From a request's arrival in the queue to the first batch with a part of it.",
+            buckets=SECONDS,
+            registry=registry,
         )
         self.compute_seconds = Histogram(
             "elmo_compute_seconds", "Computing a batch or a call.", buckets=SECONDS, registry=registry

@@ -41,10 +41,10 @@ class Offer:
             raise UserError("expected a model to serve, found none")
         for name, elmo in opened.items():
             if elmo.state_name == "carry":
-                raise UserError(f'{name}: state="carry" would mix the texts of those who ask: expected zero or warm')
-        own = {
-            name: task if isinstance(task, TaskModel) else TaskModel.load(task) for name, task in tasks.items()
-        }
+                raise UserError(
+                    f'{name}: state="carry" would mix the texts of those who ask: expected zero or warm'
+                )
+        own = {name: task if isinstance(task, TaskModel) else TaskModel.load(task) for name, task in tasks.items()}
         return cls(opened, own, dict(_index(folder, opened) for folder in indexes))
 
     @property
@@ -61,7 +61,9 @@ class Offer:
 
     def task(self, name: str) -> TaskModel:
         if name not in self.tasks:
-            known = _known(name, self.tasks) if self.tasks else "give trained ones at the start, --task NAME=FOLDER"
+            known = (
+                _known(name, self.tasks) if self.tasks else "give trained ones at the start, --task NAME=FOLDER"
+            )
             raise Refused(404, "task_not_found", f"no task is called {name!r}: {known}")
         return self.tasks[name]
 

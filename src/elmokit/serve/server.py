@@ -31,7 +31,7 @@ def run(
     grace: float = 30.0,
     started: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT: then nothing new is accepted, and what was is answered within `grace` seconds.
+    """Serve until SIGTERM or SIGINT: nothing new is accepted then, and what was is answered within `grace` seconds.
 
     started   is called with the address when it listens: with port 0 the system chooses one.
     """
@@ -56,7 +56,9 @@ def run(
         server.run()
     except SystemExit as end:
         if end.code:
-            raise UserError(f"cannot listen on {host}:{port}: is another server there? Give another --port") from None
+            raise UserError(
+                f"cannot listen on {host}:{port}: is another server there? Give another --port"
+            ) from None
     log("stopped")
 
 

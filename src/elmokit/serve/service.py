@@ -18,7 +18,9 @@ from elmokit.serve.limits import Limits, Refused, check_inputs, cut
 from elmokit.serve.metrics import Metrics
 from elmokit.serve.offer import Offer
 
-INLINE = 20_000  # characters that the event loop tokenizes itself: some milliseconds, in which it does nothing else
+INLINE = (
+    20_000  # characters that the event loop tokenizes itself: some milliseconds, in which it does nothing else
+)
 FACTS = "elmokit"  # of a request's scope: what is logged of it
 
 
@@ -61,7 +63,10 @@ class Service:
             layer_mix(layers, self.offer.models[model].layers)
         except UserError as error:
             raise Refused(422, "layers", str(error), param="layers") from None
-        return await self.result(request, self.batcher.embed(model, tokens, layers, pooling, boundaries))
+        arrays: list[Array] = await self.result(
+            request, self.batcher.embed(model, tokens, layers, pooling, boundaries)
+        )
+        return arrays
 
     async def result(self, request: Request, job: Job) -> Any:
         return await answer(self.batcher, job, self.limits, request.receive)

@@ -12,17 +12,21 @@ from elmokit.embed.reader import Array
 from elmokit.embed.similarity import unit_rows
 from elmokit.serve import schemas
 from elmokit.serve.answers import Encoding, answered, dumped, in_base64, list_of, safetensors_of, usage
+from elmokit.serve.direct import DirectRoute
 from elmokit.serve.errors import ERRORS, TEI_ERRORS
 from elmokit.serve.service import FACTS, Service
 
 BINARY = "application/octet-stream"
 TRUNCATED = {
-    "X-Truncated": {"description": "Number of inputs that were cut, where some were.", "schema": {"type": "integer"}}
+    "X-Truncated": {
+        "description": "Number of inputs that were cut, where some were.",
+        "schema": {"type": "integer"},
+    }
 }
 
 
 def embeddings_router(service: Service) -> APIRouter:
-    router = APIRouter(tags=["vectors"])
+    router = APIRouter(tags=["vectors"], route_class=DirectRoute)
     offer = service.offer
 
     @router.post(
@@ -87,7 +91,9 @@ def embeddings_router(service: Service) -> APIRouter:
             if body.format == "safetensors":
                 if not arrays:
                     arrays = [_none(elmo.layers, elmo.width, body)]
-                content = safetensors_of(name, elmo.digest, tokens, arrays, body.pooling is not None and bool(tokens))
+                content = safetensors_of(
+                    name, elmo.digest, tokens, arrays, body.pooling is not None and bool(tokens)
+                )
                 return answered(request, content, BINARY)
             shown = [["<S>", *row, "</S>"] if body.boundaries else row for row in tokens]
             sentences = await list_of({"tokens": t, "vectors": array} for t, array in zip(shown, arrays))

@@ -47,7 +47,9 @@ def status_router(service: Service) -> APIRouter:
     async def models() -> Response:
         return Response(facts, media_type="application/json")
 
-    @router.get("/info", summary="The service, as text-embeddings-inference's", responses={200: {"model": schemas.Info}})
+    @router.get(
+        "/info", summary="The service, as text-embeddings-inference's", responses={200: {"model": schemas.Info}}
+    )
     async def tell() -> Response:
         return Response(info, media_type="application/json")
 

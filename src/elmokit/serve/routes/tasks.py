@@ -9,13 +9,14 @@ from fastapi.responses import Response
 
 from elmokit.serve import schemas
 from elmokit.serve.answers import Encoding, answered, dumped
+from elmokit.serve.direct import DirectRoute
 from elmokit.serve.errors import ERRORS
 from elmokit.serve.limits import Refused, check_inputs
 from elmokit.serve.service import FACTS, Service
 
 
 def tasks_router(service: Service) -> APIRouter:
-    router = APIRouter(tags=["tasks"])
+    router = APIRouter(tags=["tasks"], route_class=DirectRoute)
 
     @router.post(
         "/v1/tasks/{name}",
@@ -31,7 +32,7 @@ def tasks_router(service: Service) -> APIRouter:
             raise Refused(
                 422,
                 "input_too_long",
-                f"expected at most {service.limits.tokens:,} tokens per input (--max-tokens), found {max(sizes):,}",
+                f"at most {service.limits.tokens:,} tokens per input (--max-tokens), found {max(sizes):,}",
                 param="inputs",
             )
         request.scope[FACTS].update(inputs=len(sizes), tokens=sum(sizes))

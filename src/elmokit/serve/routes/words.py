@@ -18,13 +18,14 @@ from elmokit.errors import UserError
 from elmokit.pretrain.perplexity import Scores, fill, score
 from elmokit.serve import schemas
 from elmokit.serve.answers import Encoding, answered, dumped
+from elmokit.serve.direct import DirectRoute
 from elmokit.serve.errors import ERRORS
 from elmokit.serve.limits import Refused, cut
 from elmokit.serve.service import FACTS, Service
 
 
 def words_router(service: Service) -> APIRouter:
-    router = APIRouter(tags=["words"])
+    router = APIRouter(tags=["words"], route_class=DirectRoute)
     offer = service.offer
 
     @router.post(
@@ -105,9 +106,7 @@ def _search(
     index: ContextIndex, query: MarkedSentence, own: Array, layers: tuple[int, ...], most: int
 ) -> Neighbours:
     try:
-        contexts = tuple(
-            tuple(index.nearest(own[layer], layer, most, without=query.tokens)) for layer in layers
-        )
+        contexts = tuple(tuple(index.nearest(own[layer], layer, most, without=query.tokens)) for layer in layers)
     except (UserError, OSError) as error:  # its files, not what was asked
         raise Refused(503, "index_unreadable", "the index cannot be read: ask whoever runs the server") from error
     return Neighbours(query, None, layers, contexts, index.facts.vectors)
