@@ -31,7 +31,7 @@ def run(
     grace: float = 30.0,
     started: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT: nothing new is accepted then, and what was is answered within `grace` seconds.
+    """Serve until SIGTERM or SIGINT: then nothing is accepted, and what was is answered within `grace` seconds.
 
     started   is called with the address when it listens: with port 0 the system chooses one.
     """
