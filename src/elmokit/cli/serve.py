@@ -52,6 +52,9 @@ def serve(
     max_inputs: Annotated[int, typer.Option(min=1, help="Inputs in a request (422).")] = 2048,
     max_tokens: Annotated[int, typer.Option(min=1, help="Tokens in an input (422).")] = 8192,
     queue: Annotated[int, typer.Option(min=1, metavar="TOKENS", help="That may wait (429).")] = 262_144,
+    max_wait: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="Of work that may wait (429).")
+    ] = 10.0,
     timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="To an answer (503).")] = 60.0,
     read_timeout: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="For a request to arrive (408).")
@@ -90,7 +93,7 @@ def serve(
     from elmokit.serve.logs import log, log_to_stderr
     from elmokit.serve.server import run
 
-    limits = Limits(max_body, max_inputs, max_tokens, queue, timeout, read_timeout, connections)
+    limits = Limits(max_body, max_inputs, max_tokens, queue, max_wait, timeout, read_timeout, connections)
     keys = [*(api_key or ()), *os.environ.get("ELMO_API_KEY", "").split(",")]
     names = models or [DEFAULT_MODEL]
     application = elmokit.serve.app(

@@ -155,13 +155,13 @@ class Batcher:
         if not held:
             return
         wait = sum(tokens * self._seconds.get(pace, 0.0) for pace, tokens in self._held.items())
-        longest = self._limits.timeout / 2
+        longest = self._limits.wait
         if held + job.tokens > self._limits.queue or wait > longest:
             raise Refused(
                 429,
                 "queue_full",
-                f"the queue is full (--queue {self._limits.queue:,} tokens, or {longest:g} seconds of work): "
-                "try again later, Retry-After says when",
+                f"the queue is full: {self._limits.queue:,} tokens (--queue) or {longest:g} seconds of work "
+                "(--max-wait); try again later, Retry-After says when",
                 retry_after=min(wait / 2, longest),
             )
 

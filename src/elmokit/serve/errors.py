@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from elmokit.errors import UserError, clipped
 from elmokit.serve.answers import dumped
 from elmokit.serve.limits import Refused
-from elmokit.serve.schemas import ErrorAnswer, TeiError
+from elmokit.serve.schemas import PATTERNS, ErrorAnswer, TeiError
 
 TEI_PATHS = ("/embed", "/embed_all")
 RETRY = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
@@ -23,7 +23,7 @@ WHY: dict[int, str] = {
     413: "The body is too large (--max-body).",
     415: "The body is not said to be JSON.",
     422: "The request is not as described, or over a limit (--max-inputs, --max-tokens).",
-    429: "The queue is full (--queue): Retry-After says when to try again.",
+    429: "The queue is full (--queue, --max-wait): Retry-After says when to try again.",
     503: "Not ready, or no answer in time (--timeout).",
 }
 NOT_READY = {"model": ErrorAnswer, "description": WHY[503]}
@@ -80,5 +80,6 @@ def invalid(errors: Any) -> Refused:
     first = max(errors, key=lambda error: error["type"] == "value_error")  # a reason of ours says most
     place = [str(part) for part in first["loc"] if part != "body"]
     where = clipped(".".join(place) or "body", 100)
-    message = first["msg"].removeprefix("Value error, ")
+    pattern = first.get("ctx", {}).get("pattern")
+    message = PATTERNS.get(pattern) or first["msg"].removeprefix("Value error, ")
     return Refused(422, "invalid_value", f"{where}: {message}", param=clipped(place[0], 100) if place else None)

@@ -13,7 +13,8 @@ class Limits:
     body: int = 8 << 20  # bytes of a request
     inputs: int = 2048  # of a request
     tokens: int = 8192  # of an input
-    queue: int = 262_144  # tokens that wait; fewer where these would wait for more than half of `timeout`
+    queue: int = 262_144  # tokens that wait
+    wait: float = 10.0  # seconds that these are expected to take; far less than `timeout`, for paces change
     timeout: float = 60.0  # seconds from a request's arrival to its answer
     read: float = 30.0  # seconds for a request's headers, and again for its body, to arrive
     connections: int = 16_384  # open at a time
