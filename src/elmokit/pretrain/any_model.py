@@ -18,5 +18,5 @@ def checkpoint_of(model: AnyModel) -> Checkpoint:
 
 
 def checkpoint_to_read(model: AnyModel) -> Checkpoint:
-    """As `checkpoint_of`, for those who only read it: the weights of an open model stay its own (see `Elmo.bilm`)."""
+    """As `checkpoint_of`, for those who only read: the weights of an open model stay its own (see `Elmo.bilm`)."""
     return model._checkpoint if isinstance(model, Elmo) else checkpoint_of(model)
