@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from elmokit.pretrain.perplexity import score as score
     from elmokit.pretrain.plan import finetune as finetune
     from elmokit.pretrain.plan import pretrain as pretrain
+    from elmokit.serve.client import Client as Client
     from elmokit.sources.catalogue import describe as describe
     from elmokit.sources.catalogue import list_models as list_models
     from elmokit.sources.conversion import convert as convert
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "BiLM",
+    "Client",
     "Elmo",
     "ElmoLayer",
     "ScalarMix",
@@ -51,6 +53,7 @@ __all__ = [
 # Looked up on first use, so that `elmo --help` does not wait for torch.
 _WHERE = {
     "BiLM": "elmokit.model.bilm",
+    "Client": "elmokit.serve.client",
     "Elmo": "elmokit.embed.embedder",
     "ElmoLayer": "elmokit.model.elmo",
     "ScalarMix": "elmokit.model.scalar_mix",

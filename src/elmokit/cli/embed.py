@@ -20,6 +20,7 @@ from elmokit.cli.shared.options import (
     Tokenizer,
     Weights,
     check_texts,
+    given_by_hand,
     use_threads,
 )
 from elmokit.cli.shared.signals import interrupt, stoppable
@@ -27,10 +28,13 @@ from elmokit.errors import UserError, counted
 from elmokit.progress import live_bar
 
 if TYPE_CHECKING:
-    from elmokit.embed.job import EmbedJob, Summary
+    from elmokit.embed.job import Embedder, EmbedJob, Summary
+
+OF_THE_SERVER = ("warm_text", "batch_tokens", "weights", "threads", "device")
 
 
 def embed(
+    context: typer.Context,
     source: Annotated[
         str, typer.Argument(metavar="FILE|-", help="Text or a table, also .gz .bz2 .xz .zst; - is stdin.")
     ] = "-",
@@ -61,6 +65,12 @@ def embed(
     weights: Weights = "float32",
     threads: Threads = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Vectors from `elmo serve` there, of its first model or of -m; key: $ELMO_API_KEY."
+        ),
+    ] = None,
     overwrite: Overwrite = False,
     restart: Annotated[bool, typer.Option("--restart", help="Forget what an earlier run left behind.")] = False,
 ) -> None:
@@ -78,23 +88,34 @@ def embed(
     `zcat text.gz | elmo embed - -o vectors.parquet --layers mean --dtype float16`
 
     `elmo embed book.txt -o book.npz -m my-elmo --split --tokenizer words --pooling mean`
+
+    `elmo embed text.txt -o vectors.h5 --server http://127.0.0.1:8000`
     """
     check_texts([source])
+    if server is not None:
+        _check_remote(context, state)
     use_threads(threads)
-    from elmokit.embed.embedder import Elmo
     from elmokit.embed.job import EmbedJob
     from elmokit.text.columns import asked_columns
-    from elmokit.text.corpus import read_lines
 
-    elmo = Elmo.from_pretrained(
-        model,
-        state=state,
-        warm_text=None if warm_text is None else [line.text for line in read_lines([warm_text])],
-        tokenizer=tokenizer,
-        device=device,
-        batch_tokens=batch_tokens,
-        weights=weights,
-    )
+    elmo: Embedder
+    if server is not None:
+        from elmokit.serve.client import Client
+
+        elmo = Client(server, model=model if given_by_hand(context, "model") else None, tokenizer=tokenizer)
+    else:
+        from elmokit.embed.embedder import Elmo
+        from elmokit.text.corpus import read_lines
+
+        elmo = Elmo.from_pretrained(
+            model,
+            state=state,
+            warm_text=None if warm_text is None else [line.text for line in read_lines([warm_text])],
+            tokenizer=tokenizer,
+            device=device,
+            batch_tokens=batch_tokens,
+            weights=weights,
+        )
     job = EmbedJob(
         elmo,
         source,
@@ -115,6 +136,18 @@ def embed(
             typer.echo(f"stopped; {kept}: run the same command to resume", err=True)
             raise
     _tell(job, summary)
+
+
+def _check_remote(context: typer.Context, state: str) -> None:
+    """Refuse what the server has decided already."""
+    given = [f"--{name.replace('_', '-')}" for name in OF_THE_SERVER if given_by_hand(context, name)]
+    if state != "zero":
+        given.insert(0, f"--state {state}")
+    if given:
+        raise UserError(
+            f"--server: the vectors are computed there, every sentence by itself: leave out {', '.join(given)}, "
+            "or --server"
+        )
 
 
 def _which_layers(text: str) -> Literal["all", "mean"] | int | list[float]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,17 +16,20 @@ from elmokit.atomic import fsync, remove_leftovers, replacing
 from elmokit.config import dump
 from elmokit.embed.embedder import Elmo
 from elmokit.embed.outputs import WRITERS, check_output, check_space
-from elmokit.embed.pooling import Pooling, WhichLayers
+from elmokit.embed.pooling import DType, Pooling, WhichLayers
+from elmokit.embed.reader import Array
 from elmokit.embed.scratch import Record, Scratch, Written, is_written
+from elmokit.embed.sentences import Sentence
 from elmokit.embed.verification import verify
 from elmokit.errors import UserError
 from elmokit.model.scalar_mix import ScalarMix
-from elmokit.model.state import CarryState, WarmState
+from elmokit.model.state import CarryState, StatePolicy, WarmState
 from elmokit.progress import Progress, silent
 from elmokit.text.batches import windows
 from elmokit.text.columns import Column, Columns, Format, asked_columns
 from elmokit.text.corpus import BadLine, LineReader, open_text
 from elmokit.text.table import TableReader, one_line
+from elmokit.text.tokens import Tokenizer
 
 SECONDS_BETWEEN_COMMITS = 2.0
 _NOTHING = np.zeros(0)  # a sentence's vectors before it is embedded
@@ -47,9 +50,52 @@ class Summary(NamedTuple):
     skipped_lines: list[int]
 
 
+class Embedder(Protocol):
+    """What a job reads with: an `Elmo`, or a `Client` of one that is served elsewhere."""
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def layers(self) -> int: ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def digest(self) -> str: ...
+
+    @property
+    def weights(self) -> str: ...
+
+    @property
+    def state(self) -> StatePolicy | None: ...
+
+    @property
+    def state_name(self) -> str: ...
+
+    @property
+    def batch_tokens(self) -> int: ...
+
+    @property
+    def window_tokens(self) -> int: ...
+
+    def check(self, which_layers: WhichLayers, pooling: str | None, dtype: DType) -> None: ...
+
+    def stream(
+        self,
+        sentences: Iterable[Sentence],
+        *,
+        layers: WhichLayers = "all",
+        pooling: Pooling | None = None,
+        dtype: DType = "float32",
+    ) -> Iterator[Array]: ...
+
+
 @dataclass(frozen=True)
 class EmbedJob:
     """
+    elmo          an `Elmo`, or a `Client` of a server: the output is the same.
     source        a text file, plain or compressed, or "-" for standard input: one sentence per line. Of a table
                   (.csv, .tsv, .jsonl), one per row; `line` in the output is then the row, from 1.
     output        .h5, .npz, .safetensors or .parquet.
@@ -58,7 +104,7 @@ class EmbedJob:
     columns       which column of a table the text is in, where that is not obvious.
     """
 
-    elmo: Elmo
+    elmo: Embedder
     source: str | Path
     output: Path
     layers: WhichLayers = "all"
@@ -225,7 +271,7 @@ class EmbedJob:
 
 
 def embed_file(
-    model: Elmo | str | Path,
+    model: Embedder | str | Path,
     source: str | Path,
     output: str | Path,
     *,
@@ -243,11 +289,12 @@ def embed_file(
 ) -> Summary:
     """`elmo embed` as one call: interrupted and called again, it resumes. Options as of EmbedJob and its run.
 
+    model          a model's name or folder, an `Elmo`, or a `Client` of one that is served elsewhere.
     text_column    of a table: the texts' column, by its name or its number from 1, where it is not obvious.
     header         whether a table's first row has the names of its columns; found out where None.
     table_format   "csv", "tsv" or "jsonl", where the name of the file does not tell.
     """
-    elmo = model if isinstance(model, Elmo) else Elmo.from_pretrained(model)
+    elmo = Elmo.from_pretrained(model) if isinstance(model, (str, Path)) else model
     columns = asked_columns(text_column, None, header, table_format)
     job = EmbedJob(elmo, source, Path(output), layers, pooling, dtype, split, on_bad_line, columns)
     return job.run(overwrite=overwrite, restart=restart, on_progress=on_progress)

@@ -23,6 +23,7 @@ from elmokit.serve.routes.tasks import tasks_router
 from elmokit.serve.routes.words import words_router
 from elmokit.serve.service import Service
 
+EXPOSED = ["Retry-After", "X-Request-Id", "X-Truncated"]  # headers that a page may read
 ABOUT = (
     "Contextual word vectors by ELMo: of texts, and of every token in every layer. Vectors are identical to those "
     "that `elmokit.Elmo` gives, whatever else is asked for at the same time."
@@ -56,7 +57,11 @@ def make_application(
     app.add_middleware(Gate, limits=limits, metrics=metrics, api_keys=api_keys)
     if cors_origins:
         app.add_middleware(
-            CORSMiddleware, allow_origins=list(cors_origins), allow_methods=["*"], allow_headers=["*"]
+            CORSMiddleware,
+            allow_origins=list(cors_origins),
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=EXPOSED,
         )
     _describe_layers(app, offer)
     app.state.service = service
@@ -64,19 +69,22 @@ def make_application(
 
 
 def _describe_layers(app: FastAPI, offer: Offer) -> None:
-    """Where all models have as many layers, the OpenAPI document says which numbers there are."""
-    counts = {elmo.layers for elmo in offer.models.values()}
-    document = app.openapi()
-    if len(counts) != 1:
-        return
-    [count] = counts
+    """Where all models have as many layers, the OpenAPI document says which numbers there are; of indexes, too."""
+    schemas = app.openapi()["components"]["schemas"]
 
-    def describe(schema: Any) -> None:
-        for choice in schema.get("anyOf", ()):
+    def choices(name: str) -> Any:
+        return schemas[name]["properties"]["layers"]["anyOf"]
+
+    counts = {elmo.layers for elmo in offer.models.values()}
+    if len(counts) == 1:
+        [count] = counts
+        for choice in (*choices("TokensRequest"), *choices("EmbeddingsRequest")):
             if choice.get("type") == "integer":
                 choice.update(minimum=-count, maximum=count - 1)
             if choice.get("type") == "array":
                 choice.update(minItems=count, maxItems=count)
-
-    for name in ("TokensRequest", "EmbeddingsRequest"):
-        describe(document["components"]["schemas"][name]["properties"]["layers"])
+    kept = {index.facts.which_layers for index in offer.indexes.values()}
+    if len(kept) == 1:
+        for choice in choices("NeighboursRequest"):
+            if choice.get("type") == "array":
+                choice["items"]["enum"] = sorted(*kept)

@@ -46,4 +46,4 @@ def parsed(model: type[BaseModel], media_type: str, body: bytes) -> BaseModel:
     except orjson.JSONDecodeError as error:
         raise Refused(422, "invalid_json", f"the body is not JSON: {str(error)[:100]}") from None
     except ValidationError as error:
-        raise invalid(error.errors(include_input=False, include_url=False, include_context=False)) from None
+        raise invalid(error.errors(include_input=False, include_url=False)) from None

@@ -10,7 +10,7 @@ from typing import Any
 from elmokit.analysis.contexts.index import ContextIndex
 from elmokit.config import suggest
 from elmokit.embed.embedder import Elmo
-from elmokit.errors import UserError
+from elmokit.errors import UserError, clipped
 from elmokit.serve.limits import Refused
 from elmokit.tasks.model import TaskModel
 
@@ -55,7 +55,10 @@ class Offer:
         name = self.first if name is None else name
         if name not in self.models:
             raise Refused(
-                404, "model_not_found", f"no model is called {name!r}: {_known(name, self.models)}", param="model"
+                404,
+                "model_not_found",
+                f"no model is called {clipped(name)!r}: {_known(name, self.models)}",
+                param="model",
             )
         return name, self.models[name]
 
@@ -64,7 +67,7 @@ class Offer:
             known = (
                 _known(name, self.tasks) if self.tasks else "give trained ones at the start, --task NAME=FOLDER"
             )
-            raise Refused(404, "task_not_found", f"no task is called {name!r}: {known}")
+            raise Refused(404, "task_not_found", f"no task is called {clipped(name)!r}: {known}")
         return self.tasks[name]
 
     def index(self, name: str | None) -> tuple[str, Elmo, ContextIndex]:

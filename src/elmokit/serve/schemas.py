@@ -4,29 +4,44 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 TEXT = "He sat on the bank of the river."
-MARKED = r"^([^\[\]\\]|\\.)*\[([^\[\]\\]|\\.)*\w([^\[\]\\]|\\.)*\]([^\[\]\\]|\\.)*$"
+# As `read_marked` reads: a bracket after a backslash is a plain one; in the brackets, one line with a word in it.
+MARKED = r"^([^\[\]\\]|\\+[^\\])*\[([^\[\]\\\n]|\\+[^\\\n])*\w([^\[\]\\\n]|\\+[^\\\n])*\]([^\[\]\\]|\\+[^\\])*\\*$"
 GAPPED = r"^([^_]* )?___( [^_]*)?$"
+WORD = r"^[^\s\x1c-\x1f\x85]+$"
+PATTERNS = {  # what is expected, in words
+    MARKED: r"expected one word in [brackets]; \[ and \] are plain ones",
+    GAPPED: "expected one gap, ___ between spaces, and no other _",
+    WORD: "expected tokens without white space in them",
+}
 
 ModelName = Annotated[str | None, Field(description="A name that GET /v1/models lists; by default the first.")]
 Truncate = Annotated[
     bool, Field(description="Cut inputs that are too long; how many were is in the header X-Truncated.")
 ]
+
+
+def _integral(value: Any) -> Any:
+    """2.0 is an integer in JSON Schema."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Integer = Annotated[int, BeforeValidator(_integral)]
 Weight = Annotated[float, Field(ge=-1e6, le=1e6)]
 Layers = Annotated[
-    Literal["all", "mean"] | int | list[Weight],
+    Literal["all", "mean"] | Integer | list[Weight],
     Field(description="all; mean; a layer's number, 0 the token layer's; or weights, one per layer, as given."),
 ]
 OneLayer = Annotated[
-    Literal["mean"] | int | list[Weight],
+    Literal["mean"] | Integer | list[Weight],
     Field(description="mean of all layers; a layer's number, 0 the token layer's; or weights, one per layer."),
 ]
 Pooling = Literal["mean", "max"]
 Marked = Annotated[str, Field(pattern=MARKED)]
 Sentence = str | list[str]
-Token = Annotated[str, Field(pattern=r"^[^\s\x1c-\x1f\x85]+$")]
+Token = Annotated[str, Field(pattern=WORD)]
 
 
 class Request(BaseModel):
@@ -149,7 +164,7 @@ class FillRequest(Request):
     model_config = ConfigDict(json_schema_extra={"examples": [{"sentence": "He went to the ___ .", "top": 5}]})
     sentence: Annotated[str, Field(pattern=GAPPED, description="With one gap, ___ between spaces.")]
     model: ModelName = None
-    top: Annotated[int, Field(ge=1, le=1000)] = 10
+    top: Annotated[Integer, Field(ge=1, le=1000)] = 10
     punctuation: bool = False
 
 
@@ -169,8 +184,11 @@ class NeighboursRequest(Request):
     )
     sentence: Marked
     model: ModelName = None
-    layers: Annotated[list[int] | None, Field(description="By default all that the index has.")] = None
-    top: Annotated[int, Field(ge=1, le=1000)] = 5
+    layers: Annotated[
+        Annotated[list[Integer], Field(min_length=1, max_length=100)] | None,
+        Field(description="By default all that the index has."),
+    ] = None
+    top: Annotated[Integer, Field(ge=1, le=1000)] = 5
 
 
 class TaskRequest(Request):

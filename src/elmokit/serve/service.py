@@ -12,7 +12,7 @@ from starlette.requests import Request
 from elmokit.embed.embedder import Elmo
 from elmokit.embed.pooling import Pooling, WhichLayers, layer_mix
 from elmokit.embed.reader import Array
-from elmokit.errors import UserError
+from elmokit.errors import UserError, clipped
 from elmokit.serve.batcher import Batcher, Job, answer
 from elmokit.serve.limits import Limits, Refused, check_inputs, cut
 from elmokit.serve.metrics import Metrics
@@ -62,7 +62,7 @@ class Service:
         try:
             layer_mix(layers, self.offer.models[model].layers)
         except UserError as error:
-            raise Refused(422, "layers", str(error), param="layers") from None
+            raise Refused(422, "layers", clipped(error, 300), param="layers") from None
         arrays: list[Array] = await self.result(
             request, self.batcher.embed(model, tokens, layers, pooling, boundaries)
         )

@@ -75,8 +75,8 @@ def words_router(service: Service) -> APIRouter:
     async def neighbours(body: schemas.NeighboursRequest, request: Request) -> Response:
         name, elmo, index = offer.index(body.model)
         known = index.facts.which_layers
-        chosen = known if body.layers is None else tuple(body.layers)
-        if not set(chosen) <= set(known) or not chosen:
+        chosen = known if body.layers is None else tuple(sorted(set(body.layers)))
+        if not set(chosen) <= set(known):
             layers = ", ".join(map(str, known))
             raise Refused(422, "layers", f"expected layers that the index has: {layers}", param="layers")
         query = _marked(service, request, elmo, body.sentence)
