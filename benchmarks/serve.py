@@ -131,7 +131,11 @@ async def open_loop(port: int, requests: list[tuple[bytes, int]], rate: float, s
         request, size = requests[number % len(requests)]
         begin = time.perf_counter()
         try:
-            status = await asyncio.wait_for(connection.ask(request), 120)
+            try:
+                status = await asyncio.wait_for(connection.ask(request), 120)
+            except asyncio.IncompleteReadError:  # it was idle for too long, and closed: every client asks again
+                connection.close()
+                status = await asyncio.wait_for(connection.ask(request), 120)
         except (OSError, asyncio.IncompleteReadError, asyncio.TimeoutError):
             statuses[0] += 1
             connection.close()
@@ -261,7 +265,11 @@ def resident(pid: int) -> float:
 def clients_part(texts: list[str], options: argparse.Namespace) -> None:
     tokens = sum(len(text.split()) for text in texts) / len(texts)
     library = Library(texts, options)
-    with serving(options) as (batched, _), serving(options, "--batch-tokens", "1") as (alone, _):
+    patient = ("--queue", "100000000", "--max-wait", "1000", "--timeout", "1000")  # nothing is to be refused here
+    with (
+        serving(options, *patient) as (batched, _),
+        serving(options, *patient, "--batch-tokens", "1") as (alone, _),
+    ):
         ports = {"batches": batched, "one at a time": alone}
         for port in ports.values():
             made("closed", port, requests_of(texts, 16, port), 4, 3)

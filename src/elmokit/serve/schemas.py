@@ -29,6 +29,7 @@ def _integral(value: Any) -> Any:
 
 
 Integer = Annotated[int, BeforeValidator(_integral)]
+Top = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_integral)]
 Weight = Annotated[float, Field(ge=-1e6, le=1e6)]
 Layers = Annotated[
     Literal["all", "mean"] | Integer | list[Weight],
@@ -164,7 +165,7 @@ class FillRequest(Request):
     model_config = ConfigDict(json_schema_extra={"examples": [{"sentence": "He went to the ___ .", "top": 5}]})
     sentence: Annotated[str, Field(pattern=GAPPED, description="With one gap, ___ between spaces.")]
     model: ModelName = None
-    top: Annotated[Integer, Field(ge=1, le=1000)] = 10
+    top: Top = 10
     punctuation: bool = False
 
 
@@ -188,7 +189,7 @@ class NeighboursRequest(Request):
         Annotated[list[Integer], Field(min_length=1, max_length=100)] | None,
         Field(description="By default all that the index has."),
     ] = None
-    top: Annotated[Integer, Field(ge=1, le=1000)] = 5
+    top: Top = 5
 
 
 class TaskRequest(Request):
