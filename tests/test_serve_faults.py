@@ -1,4 +1,4 @@
-"""What goes wrong between a server and its clients, with the real process: it answers right before, within and after."""
+"""What goes wrong between the real process and its clients: it answers right before it and after it."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_killed_and_restarted_under_load_clients_lose_nothing(world):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_under_load_loses_no_accepted_request(world, number):
-    """What was taken is answered: as many requests are logged with 200 as clients have answers, and none with else."""
+    """What was taken is answered: as many requests are logged with 200 as clients have answers."""
     with running(*world.arguments) as server:
         load = Load(world, server.url, patience=0)
         assert eventually(lambda: load.answered > 20)
