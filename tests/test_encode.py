@@ -60,8 +60,8 @@ def test_encode_takes_a_layer_a_pooling_and_unit_length(elmo):
 
 def test_batch_size_bounds_the_batches_and_changes_no_vector(elmo, monkeypatch):
     expected, sizes = elmo.encode(SENTENCES * 3), []
-    run = elmo._run
-    monkeypatch.setattr(elmo, "_run", lambda batch, *others: sizes.append(len(batch)) or run(batch, *others))
+    run = elmo.embed_batch
+    monkeypatch.setattr(elmo, "embed_batch", lambda batch, *others: sizes.append(len(batch)) or run(batch, *others))
     np.testing.assert_allclose(elmo.encode(SENTENCES * 3, batch_size=2), expected, atol=1e-6)
     assert max(sizes) == 2
     assert sum(sizes) == 3 * len(SENTENCES)
@@ -121,7 +121,7 @@ def test_a_missing_value_says_what_to_do(elmo):
 
 
 def test_missing_sentences_are_named_before_anything_is_computed(elmo, monkeypatch):
-    monkeypatch.setattr(elmo, "_run", lambda *_: pytest.fail("computed"))
+    monkeypatch.setattr(elmo, "embed_batch", lambda *_: pytest.fail("computed"))
     for call in (elmo.encode, elmo.embed, elmo.stream):
         with pytest.raises(UserError, match="sentence 50"):
             call([*["He sat ."] * 50, None])
