@@ -61,7 +61,9 @@ def test_encode_takes_a_layer_a_pooling_and_unit_length(elmo):
 def test_batch_size_bounds_the_batches_and_changes_no_vector(elmo, monkeypatch):
     expected, sizes = elmo.encode(SENTENCES * 3), []
     run = elmo.embed_batch
-    monkeypatch.setattr(elmo, "embed_batch", lambda batch, *others: sizes.append(len(batch)) or run(batch, *others))
+    monkeypatch.setattr(
+        elmo, "embed_batch", lambda batch, *others: sizes.append(len(batch)) or run(batch, *others)
+    )
     np.testing.assert_allclose(elmo.encode(SENTENCES * 3, batch_size=2), expected, atol=1e-6)
     assert max(sizes) == 2
     assert sum(sizes) == 3 * len(SENTENCES)
