@@ -65,7 +65,7 @@ class Batching:
         self.batcher = Batcher(models, limits or Limits(), Metrics())
 
     async def __aenter__(self):
-        self.batcher.start()
+        await self.batcher.start()
         return self.batcher
 
     async def __aexit__(self, *_):
@@ -213,11 +213,23 @@ def test_a_call_gives_what_it_returns_or_raises(model):
     asyncio.run(main())
 
 
+def test_what_comes_before_is_done_before_anything_is_taken(model):
+    async def main():
+        threads = []
+        batcher = Batcher({"m": model}, Limits(), Metrics())
+        await batcher.start(before=lambda: threads.append(threading.current_thread().name))
+        assert threads == ["elmo-batcher"]
+        assert len(await settled(batcher.embed("m", [["a"]], "mean"))) == 1
+        await batcher.stop()
+
+    asyncio.run(main())
+
+
 def test_stopping_finishes_what_waits_and_takes_no_more(model):
     async def main():
         model.free.clear()
         batcher = Batcher({"m": model}, Limits(), Metrics())
-        batcher.start()
+        await batcher.start()
         waiting = [batcher.embed("m", [["a"] * n], "mean") for n in range(1, 5)]
         stopping = asyncio.create_task(batcher.stop())
         await asyncio.sleep(0)

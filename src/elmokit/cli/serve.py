@@ -92,7 +92,9 @@ def serve(
     from elmokit.serve.limits import Limits
     from elmokit.serve.logs import log, log_to_stderr
     from elmokit.serve.server import run
+    from elmokit.serve.warm_up import bound_libraries
 
+    bound_libraries()
     limits = Limits(max_body, max_inputs, max_tokens, queue, max_wait, timeout, read_timeout, connections)
     keys = [*(api_key or ()), *os.environ.get("ELMO_API_KEY", "").split(",")]
     names = models or [DEFAULT_MODEL]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Security
@@ -22,6 +23,7 @@ from elmokit.serve.routes.status import status_router
 from elmokit.serve.routes.tasks import tasks_router
 from elmokit.serve.routes.words import words_router
 from elmokit.serve.service import Service
+from elmokit.serve.warm_up import warm_up
 
 EXPOSED = ["Retry-After", "X-Request-Id", "X-Truncated"]  # headers that a page may read
 ABOUT = (
@@ -38,7 +40,7 @@ def make_application(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service.batcher.start()
+        await service.batcher.start(before=partial(warm_up, offer))
         yield
         await service.batcher.stop()
 

@@ -75,11 +75,20 @@ class Batcher:
         self._stopping = False
         metrics.watch_queue(lambda: sum(self._held.values()), lambda: len(self._jobs))
 
-    def start(self) -> None:
-        """Within the event loop that answers are awaited in."""
+    async def start(self, before: Callable[[], None] = lambda: None) -> None:
+        """Within the event loop that answers are awaited in. `before`: what the computing thread does first."""
         self._loop, self._stopping = asyncio.get_running_loop(), False
-        self._thread = threading.Thread(target=self._work, name="elmo-batcher", daemon=True)
+        begun = self._loop.create_future()
+
+        def work() -> None:
+            before()
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(begun.set_result, None)
+            self._work()
+
+        self._thread = threading.Thread(target=work, name="elmo-batcher", daemon=True)
         self._thread.start()
+        await begun
 
     async def stop(self) -> None:
         """What waits is computed first: whoever awaits it gets it."""

@@ -16,8 +16,8 @@ from elmokit.serve.batcher import answer
 from elmokit.serve.errors import NOT_READY
 from elmokit.serve.limits import Refused
 from elmokit.serve.service import Service
+from elmokit.serve.warm_up import WELL
 
-WELL = ["He", "sat", "on", "the", "bank", "."]  # read to see whether a model is well
 PATIENCE = 10.0  # seconds
 
 
