@@ -398,21 +398,6 @@ def ran(*command: object) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="there is no nginx here")
-def test_nginx_accepts_its_file(tmp_path):
-    here = re.sub(r"listen 80;", "listen 127.0.0.1:18080;", NGINX).replace("/var/log/nginx", str(tmp_path))
-    (tmp_path / "elmo.conf").write_text(here, encoding="utf-8")
-    temporary = "".join(
-        f"{each}_temp_path {tmp_path}/{each};\n" for each in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    (tmp_path / "nginx.conf").write_text(
-        f"pid {tmp_path}/nginx.pid;\nerror_log stderr;\nevents {{}}\n"
-        f"http {{\n{temporary}include {tmp_path}/elmo.conf;\n}}\n",
-        encoding="utf-8",
-    )
-    ran("nginx", "-t", "-p", tmp_path, "-c", tmp_path / "nginx.conf")
-
-
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")
 def test_systemd_accepts_the_unit(tmp_path):
     """With a program that is there in place of /opt/elmo's."""

@@ -9,14 +9,14 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import numpy as np
 import pytest
 
-from elmokit import Client, Elmo, UserError
+from elmokit import Elmo, UserError
 from elmokit.serve import extra
-from helpers.servers import eventually, make_world, running
+from helpers.servers import Load, eventually, make_world, running
 
 HEAD = b"POST /embed HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
 
@@ -50,10 +50,31 @@ def read_all(connection) -> bytes:
     return b"".join(parts)
 
 
-def test_a_body_that_comes_too_slowly_is_not_waited_for(server, world):
+def test_a_body_that_stops_is_not_waited_for(server, world):
     with connect(server) as slow:
         slow.sendall(HEAD + b'Content-Length: 100\r\n\r\n{"inp')
         assert b" 408 " in read_all(slow)
+    check_right(server, world)
+
+
+def test_a_body_that_comes_byte_by_byte_is_not_waited_for(server, world):
+    """Each byte is in time, all of them are not: a client that drips holds its place no longer than others."""
+    with connect(server) as slow:
+        slow.sendall(HEAD + b"Content-Length: 1000\r\n\r\n")
+        ended = threading.Event()
+
+        def drip():
+            with suppress(OSError):  # until the server has closed it
+                while not ended.wait(0.2):
+                    slow.sendall(b" ")
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        try:
+            assert b" 408 " in slow.recv(65536)
+        finally:
+            ended.set()
+            dripping.join()
     check_right(server, world)
 
 
@@ -146,33 +167,6 @@ def test_connections_opened_and_left(server, world, count):
             check_right(server, world)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-class Load:
-    """Threads that ask until they are told to stop, and keep what they got."""
-
-    def __init__(self, world, url, threads=4, **options):
-        self.stopping, self.answered, self.wrong = threading.Event(), 0, []
-        self._expected = world.elmo.embed(["a b c"])[0]
-        self._options, self._url = options, url
-        self.threads = [threading.Thread(target=self._ask) for _ in range(threads)]
-        for thread in self.threads:
-            thread.start()
-
-    def _ask(self):
-        client = Client(self._url, **self._options)
-        while not self.stopping.is_set():
-            try:
-                np.testing.assert_array_equal(client.embed(["a b c"])[0], self._expected)
-                self.answered += 1
-            except (UserError, AssertionError) as error:
-                self.wrong.append(error)
-                return
-
-    def end(self):
-        self.stopping.set()
-        for thread in self.threads:
-            thread.join()
 
 
 def test_killed_and_restarted_under_load_clients_lose_nothing(world):

@@ -16,7 +16,9 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from elmokit import Elmo
+import numpy as np
+
+from elmokit import Client, Elmo, UserError
 from elmokit.analysis.contexts.index import ContextIndex
 from elmokit.tasks.inputs import InputConfig, WordTable
 from elmokit.tasks.model import TaskModel
@@ -166,6 +168,34 @@ def running(*arguments: object, port: int = 0, environment: dict[str, str] | Non
         yield server
     finally:
         server.end()
+
+
+class Load:
+    """Threads that ask until they are told to stop, and keep what they got."""
+
+    def __init__(self, world: World, url: str, threads: int = 4, **options: Any) -> None:
+        self.stopping, self.answered = threading.Event(), 0
+        self.wrong: list[Exception] = []
+        self._expected = world.elmo.embed(["a b c"])[0]
+        self._options, self._url = options, url
+        self.threads = [threading.Thread(target=self._ask) for _ in range(threads)]
+        for thread in self.threads:
+            thread.start()
+
+    def _ask(self) -> None:
+        client = Client(self._url, **self._options)
+        while not self.stopping.is_set():
+            try:
+                np.testing.assert_array_equal(client.embed(["a b c"])[0], self._expected)
+                self.answered += 1
+            except (UserError, AssertionError) as error:
+                self.wrong.append(error)
+                return
+
+    def end(self) -> None:
+        self.stopping.set()
+        for thread in self.threads:
+            thread.join()
 
 
 def eventually(holds: Any, seconds: float = PATIENCE) -> bool:

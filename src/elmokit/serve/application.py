@@ -13,6 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from elmokit import __version__
 from elmokit.serve.batcher import Batcher
+from elmokit.serve.direct import direct_handlers
 from elmokit.serve.errors import add_handlers
 from elmokit.serve.gate import Gate
 from elmokit.serve.limits import Limits
@@ -53,10 +54,11 @@ def make_application(
         redoc_url=None,
         dependencies=[Security(HTTPBearer(auto_error=False))] if api_keys else None,
     )
-    for router in (embeddings_router, words_router, tasks_router, status_router):
-        app.include_router(router(service))
+    routers = [router(service) for router in (embeddings_router, words_router, tasks_router, status_router)]
+    for router in routers:
+        app.include_router(router)
     add_handlers(app)
-    app.add_middleware(Gate, limits=limits, metrics=metrics, api_keys=api_keys)
+    app.add_middleware(Gate, limits=limits, metrics=metrics, api_keys=api_keys, direct=direct_handlers(routers))
     if cors_origins:
         app.add_middleware(
             CORSMiddleware,

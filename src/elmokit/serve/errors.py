@@ -55,6 +55,10 @@ def refusal(path: str, refused: Refused) -> Response:
     return Response(dumped(content), refused.status, refused.headers, "application/json")
 
 
+def invalid_value(error: UserError) -> Refused:
+    return Refused(422, "invalid_value", clipped(error, 500))
+
+
 def add_handlers(app: FastAPI) -> None:
     @app.exception_handler(Refused)
     async def _refused(request: Request, error: Refused) -> Response:
@@ -62,7 +66,7 @@ def add_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(UserError)
     async def _user_error(request: Request, error: UserError) -> Response:
-        return refusal(request.url.path, Refused(422, "invalid_value", clipped(error, 500)))
+        return refusal(request.url.path, invalid_value(error))
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:

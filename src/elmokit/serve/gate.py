@@ -8,12 +8,17 @@ import logging
 import re
 import time
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from elmokit.serve.errors import refusal
+from elmokit.errors import UserError
+from elmokit.serve.direct import DirectRoute, Handler
+from elmokit.serve.errors import invalid_value, refusal
 from elmokit.serve.limits import Gone, Limits, Refused, too_large
 from elmokit.serve.logs import log, log_error
 from elmokit.serve.metrics import Metrics
@@ -28,8 +33,15 @@ GONE = 499  # as nginx logs it
 class Gate:
     """Pure ASGI, for what passes with every request must cost little."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, api_keys: tuple[str, ...]) -> None:
-        self._app, self._limits, self._metrics = app, limits, metrics
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        metrics: Metrics,
+        api_keys: tuple[str, ...],
+        direct: Mapping[str, tuple[DirectRoute, Handler]],
+    ) -> None:
+        self._app, self._limits, self._metrics, self._direct = app, limits, metrics, direct
         self._keys = [key.encode() for key in api_keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,8 +71,12 @@ class Gate:
         try:
             try:
                 self._check_key(scope["path"], headers)
-                body = await self._body(headers, receive)
-                await self._app(scope, _handed_on(body, receive), send_on)
+                body = _handed_on(await self._body(headers, receive), receive)
+                if scope["method"] == "POST" and scope["path"] in self._direct:
+                    scope["route"], handle = self._direct[scope["path"]]
+                    await (await _answer(handle, Request(scope, body)))(scope, body, send_on)
+                else:
+                    await self._app(scope, body, send_on)
             except Refused as refused:
                 await refuse(refused)
         except Gone:
@@ -112,6 +128,15 @@ class Gate:
         if body is None:
             raise too_large(self._limits)
         return body
+
+
+async def _answer(handle: Handler, request: Request) -> Response:
+    try:
+        return await handle(request)
+    except Refused as refused:
+        return refusal(request.scope["path"], refused)
+    except UserError as error:
+        return refusal(request.scope["path"], invalid_value(error))
 
 
 async def _read(receive: Receive, most: int) -> bytes | None:
