@@ -20,6 +20,7 @@ from elmokit.serve.limits import Limits
 from elmokit.serve.metrics import Metrics
 from elmokit.serve.offer import Offer
 from elmokit.serve.routes.embeddings import embeddings_router
+from elmokit.serve.routes.play import play_router
 from elmokit.serve.routes.status import status_router
 from elmokit.serve.routes.tasks import tasks_router
 from elmokit.serve.routes.words import words_router
@@ -27,6 +28,7 @@ from elmokit.serve.service import Service
 from elmokit.serve.warm_up import warm_up
 
 EXPOSED = ["Retry-After", "X-Request-Id", "X-Truncated"]  # headers that a page may read
+ROUTERS = (embeddings_router, words_router, tasks_router, status_router, play_router)
 ABOUT = (
     "Contextual word vectors by ELMo: of texts, and of every token in every layer. Vectors are identical to those "
     "that `elmokit.Elmo` gives, whatever else is asked for at the same time."
@@ -54,7 +56,7 @@ def make_application(
         redoc_url=None,
         dependencies=[Security(HTTPBearer(auto_error=False))] if api_keys else None,
     )
-    routers = [router(service) for router in (embeddings_router, words_router, tasks_router, status_router)]
+    routers = [router(service) for router in ROUTERS]
     for router in routers:
         app.include_router(router)
     add_handlers(app)

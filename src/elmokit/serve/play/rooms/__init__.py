@@ -1,0 +1,1 @@
+"""What each room of the page computes: `Request`, what the page sends, and `answer`, what it gets."""

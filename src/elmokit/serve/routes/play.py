@@ -1,0 +1,76 @@
+"""The playground: the page at /, its files, and what its rooms ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from importlib.resources import files
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from pydantic import BaseModel
+
+from elmokit.serve.answers import answered, dumped
+from elmokit.serve.direct import DirectRoute
+from elmokit.serve.limits import Refused
+from elmokit.serve.play.playground import Playground
+from elmokit.serve.service import FACTS, Service
+
+ROOMS = ("start", "contexts", "letters", "readers", "layers", "mix", "task")
+KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+)
+SECURE = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+def play_router(service: Service) -> APIRouter:
+    router = APIRouter(route_class=DirectRoute, include_in_schema=False)
+    playground = Playground(service.offer)
+    folder = files("elmokit.serve.play") / "page"
+    pages = {"/": "index.html"} | {
+        f"/play/{name}": name
+        for name in (
+            *(file.name for file in folder.iterdir() if file.is_file()),
+            *(f"rooms/{file.name}" for file in (folder / "rooms").iterdir()),
+        )
+    }
+    for path, name in pages.items():
+        content, kind = (folder / name).read_bytes(), KINDS[name.rpartition(".")[2]]
+        router.add_api_route(path, partial(_file, content, kind), response_class=Response)
+    for room in ROOMS:
+        module = import_module(f"elmokit.serve.play.rooms.{room}")
+        endpoint = _endpoint(service, playground, room, module.Request, module.answer)
+        router.add_api_route(f"/play/{room}", endpoint, methods=["POST"])
+    return router
+
+
+async def _file(content: bytes, kind: str) -> Response:
+    return Response(content, media_type=f"{kind}; charset=utf-8", headers=SECURE)
+
+
+def _endpoint(
+    service: Service,
+    playground: Playground,
+    room: str,
+    model: type[BaseModel],
+    answer: Callable[[Playground, Any], dict[str, Any]],
+) -> Callable[..., Any]:
+    async def endpoint(body: BaseModel, request: Request) -> Response:
+        size = sum(len(value.split()) for _, value in body if isinstance(value, str))
+        if size > service.limits.tokens:
+            raise Refused(422, "input_too_long", f"at most {service.limits.tokens:,} words (--max-tokens)")
+        request.scope[FACTS].update(tokens=size)
+        call = service.batcher.call(f"play {room}", size, partial(answer, playground, body))
+        return answered(request, dumped(await service.result(request, call)))
+
+    endpoint.__annotations__ = {"body": model, "request": Request, "return": Response}
+    return endpoint
