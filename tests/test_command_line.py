@@ -14,7 +14,7 @@ from elmokit.cli import app
 from elmokit.errors import UserError
 from elmokit.progress import Progress, terminal_bar
 
-WITHOUT_MODEL = {"models", "convert", "pretrain", "task list", "task evaluate", "task predict", "serve"}
+WITHOUT_MODEL = {"models", "convert", "pretrain", "task list", "task evaluate", "task predict", "serve", "play"}
 
 
 def commands() -> dict[str, object]:

@@ -21,6 +21,7 @@ from elmokit.cli.info import info
 from elmokit.cli.models import models
 from elmokit.cli.neighbours import neighbours
 from elmokit.cli.perplexity import perplexity
+from elmokit.cli.play import play
 from elmokit.cli.polysemy import polysemy
 from elmokit.cli.pretrain import pretrain
 from elmokit.cli.probe import probe
@@ -48,7 +49,7 @@ app = typer.Typer(
 for command in (
     *(embed, similar, neighbours, info, models, convert, bench),
     *(pretrain, finetune, perplexity, score, fill),
-    *(polysemy, study, report, serve),
+    *(polysemy, study, report, serve, play),
 ):
     app.command(cls=Command)(command)
 for group in (index, probe, task):

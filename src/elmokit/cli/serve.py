@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Literal
+import os
+from typing import Annotated
 
 import typer
 
-from elmokit.cli.shared.options import DEFAULT_MODEL, Threads, Weights, use_threads
-from elmokit.errors import UserError
+from elmokit.cli.shared.options import DEFAULT_MODEL, Threads, Weights
+from elmokit.cli.shared.serving import (
+    FIRST_PORT,
+    LOCAL,
+    Indexes,
+    LogLevel,
+    Tasks,
+    named_tasks,
+    ready_to_serve,
+    run_server,
+)
 
-LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+LOOPBACK = {LOCAL, "localhost", "::1"}
 
 
 def serve(
@@ -24,16 +33,10 @@ def serve(
         ),
     ] = None,
     *,
-    host: Annotated[str, typer.Option(help="0.0.0.0: for everyone who can reach this machine.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
-    task: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=FOLDER", help="A trained task, for /v1/tasks/NAME. May be given twice."),
-    ] = None,
-    index: Annotated[
-        list[Path] | None,
-        typer.Option(help="What `elmo index build` made, for /v1/neighbours. May be given twice."),
-    ] = None,
+    host: Annotated[str, typer.Option(help="0.0.0.0: for everyone who can reach this machine.")] = LOCAL,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = FIRST_PORT,
+    task: Tasks = None,
+    index: Indexes = None,
     api_key: Annotated[
         list[str] | None,
         typer.Option(
@@ -63,9 +66,7 @@ def serve(
     grace: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="After SIGTERM, to finish what was accepted.")
     ] = 30.0,
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], typer.Option(help="info: a line of JSON per request.")
-    ] = "info",
+    log_level: Annotated[LogLevel, typer.Option(help="info: a line of JSON per request.")] = "info",
 ) -> None:
     """Vectors over HTTP: of texts, and of every token in every layer; also fillings, neighbours and trained tasks.
 
@@ -82,25 +83,16 @@ def serve(
 
     `elmo serve mine=runs/my-elmo --task ner=runs/ner --index news.index --host 0.0.0.0 --api-key SECRET`
     """
-    from elmokit.serve.extra import check_extra
-
-    check_extra()
-    use_threads(threads)
-    import os
-
+    ready_to_serve(threads)
     import elmokit.serve
     from elmokit.serve.limits import Limits
-    from elmokit.serve.logs import log, log_to_stderr
-    from elmokit.serve.server import run
-    from elmokit.serve.warm_up import bound_libraries
 
-    bound_libraries()
     limits = Limits(max_body, max_inputs, max_tokens, queue, max_wait, timeout, read_timeout, connections)
     keys = [*(api_key or ()), *os.environ.get("ELMO_API_KEY", "").split(",")]
     names = models or [DEFAULT_MODEL]
     application = elmokit.serve.app(
         names,
-        tasks=dict(_named_task(each) for each in task or ()),
+        tasks=named_tasks(task),
         indexes=index or (),
         limits=limits,
         api_keys=[key.strip() for key in keys if key.strip()],
@@ -111,19 +103,4 @@ def serve(
     if host not in LOOPBACK and not any(map(str.strip, keys)):
         typer.secho("warning: ", fg="yellow", bold=True, nl=False, err=True)
         typer.echo(f"everyone who can reach {host}:{port} may ask: give an --api-key", err=True)
-    log_to_stderr(log_level)
-
-    def started(url: str) -> None:
-        typer.echo(f"{', '.join(application.state.service.offer.models)} on {url} (Ctrl-C ends it)", err=True)
-        log("started", url=url)
-
-    run(application, limits, host=host, port=port, grace=grace, started=started)
-
-
-def _named_task(text: str) -> tuple[str, str]:
-    name, equals, folder = text.partition("=")
-    if not equals:
-        name, folder = Path(text).name, text
-    if not name or not folder:
-        raise UserError(f"--task: expected NAME=FOLDER, found {text!r}")
-    return name, folder
+    run_server(application, limits, log_level=log_level, host=host, port=port, grace=grace)

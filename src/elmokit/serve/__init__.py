@@ -22,6 +22,7 @@ def app(
     limits: Limits | None = None,
     api_keys: Sequence[str] = (),
     cors_origins: Sequence[str] = (),
+    play: bool = False,
     **options: Any,
 ) -> FastAPI:
     """The service as an ASGI application, for any server of such: `elmo serve` runs it by uvicorn.
@@ -36,6 +37,7 @@ def app(
     limits        how much is taken at once: `elmokit.serve.limits.Limits`.
     api_keys      requests must have one of them (Authorization: Bearer KEY); none: everybody may ask.
     cors_origins  pages of these origins may ask from a browser.
+    play          what the playground compares a reader's sentences with is read before the first one comes.
     options       weights=, batch_tokens= and other options of `Elmo`, for the models that are opened here.
     """
     from elmokit.serve.extra import check_extra
@@ -46,4 +48,4 @@ def app(
     from elmokit.serve.offer import Offer
 
     offer = Offer.opened(models, tasks or {}, indexes, options)
-    return make_application(offer, limits or Limits(), tuple(api_keys), tuple(cors_origins))
+    return make_application(offer, limits or Limits(), tuple(api_keys), tuple(cors_origins), play)

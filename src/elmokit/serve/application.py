@@ -19,6 +19,7 @@ from elmokit.serve.gate import Gate
 from elmokit.serve.limits import Limits
 from elmokit.serve.metrics import Metrics
 from elmokit.serve.offer import Offer
+from elmokit.serve.play.playground import Playground
 from elmokit.serve.routes.embeddings import embeddings_router
 from elmokit.serve.routes.play import play_router
 from elmokit.serve.routes.status import status_router
@@ -36,14 +37,15 @@ ABOUT = (
 
 
 def make_application(
-    offer: Offer, limits: Limits, api_keys: tuple[str, ...], cors_origins: tuple[str, ...]
+    offer: Offer, limits: Limits, api_keys: tuple[str, ...], cors_origins: tuple[str, ...], play: bool = False
 ) -> FastAPI:
     metrics = Metrics()
-    service = Service(offer, limits, metrics, Batcher(offer.models, limits, metrics))
+    service = Service(offer, limits, metrics, Batcher(offer.models, limits, metrics), Playground(offer))
+    besides = (service.playground.prepare,) if play else ()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await service.batcher.start(before=partial(warm_up, offer))
+        await service.batcher.start(before=partial(warm_up, offer, besides))
         yield
         await service.batcher.stop()
 

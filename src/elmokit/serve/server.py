@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -142,3 +143,13 @@ def _raise_file_limit(connections: int) -> None:
         if soft != resource.RLIM_INFINITY and soft < wanted:
             most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def free_port(host: str, first: int, tries: int = 100) -> int:
+    """The first port from `first` on that nobody listens on."""
+    for port in range(first, first + tries):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server's own
+            probe.bind((host, port))
+            return port
+    raise UserError(f"no port from {first} to {first + tries - 1} is free: give one by --port")

@@ -17,6 +17,7 @@ from elmokit.serve.batcher import Batcher, Job, answer
 from elmokit.serve.limits import Limits, Refused, check_inputs, cut
 from elmokit.serve.metrics import Metrics
 from elmokit.serve.offer import Offer
+from elmokit.serve.play.playground import Playground
 
 INLINE = (
     20_000  # characters that the event loop tokenizes itself: some milliseconds, in which it does nothing else
@@ -30,6 +31,7 @@ class Service:
     limits: Limits
     metrics: Metrics
     batcher: Batcher
+    playground: Playground
 
     async def tokens(
         self, request: Request, elmo: Elmo, inputs: Sequence[str | Sequence[str]], truncate: bool = False

@@ -7,7 +7,7 @@ what it will need.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import numpy as np
@@ -30,9 +30,9 @@ def bound_libraries() -> None:
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 
-def warm_up(offer: Offer) -> None:
+def warm_up(offer: Offer, besides: Iterable[Callable[[], object]] = ()) -> None:
     """One call of each kind, in the thread that will compute. What fails here fails for whoever asks for it."""
-    for call in _calls(offer):
+    for call in (*_calls(offer), *besides):
         try:
             call()
         except UserError:

@@ -38,11 +38,14 @@ def is_word(token: str) -> bool:
     return any(letter.isalpha() for letter in token)
 
 
-def read_marked(elmo: Elmo, sentence: str) -> MarkedSentence:
-    r"""'He sat on the [bank] .' -> its tokens and where the marked one is. \[ and \] are plain brackets.
+class Unmarked(NamedTuple):
+    text: str  # without the brackets
+    begin: int  # the marked characters are text[begin:end]
+    end: int
 
-    The sentence is read as if nothing were marked: the mark in [배]가 means the token 배가, if that is one.
-    """
+
+def unmarked(sentence: str) -> Unmarked:
+    r"""'He sat on the [bank] .' -> its text, and where the mark was. \[ and \] are plain brackets."""
     marks = list(_MARKED.finditer(sentence))
     if len(marks) != 1:
         raise UserError(f"expected one word in [brackets], found {len(marks)} in {sentence!r}")
@@ -51,7 +54,15 @@ def read_marked(elmo: Elmo, sentence: str) -> MarkedSentence:
         re.sub(r"\\([\[\]])", r"\1", part)
         for part in (sentence[: mark.start()], mark.group(1), sentence[mark.end() :])
     )
-    text, begin, stop = before + word + after, len(before), len(before + word)
+    return Unmarked(before + word + after, len(before), len(before + word))
+
+
+def read_marked(elmo: Elmo, sentence: str) -> MarkedSentence:
+    r"""'He sat on the [bank] .' -> its tokens and where the marked one is. \[ and \] are plain brackets.
+
+    The sentence is read as if nothing were marked: the mark in [배]가 means the token 배가, if that is one.
+    """
+    text, begin, stop = unmarked(sentence)
     spans = elmo.tokenizer.spans(text)
     inside = [i for i, (start, end) in enumerate(spans) if start < stop and end > begin]
     if not inside:

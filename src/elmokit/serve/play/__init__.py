@@ -2,3 +2,5 @@
 
 page/ is what the browser gets, one module per room; rooms/ computes what a room shows, one module each.
 """
+
+MODELS = ("en-small", "ko-small")  # who reads, where nobody says

@@ -34,7 +34,6 @@ SECURE = {
 
 def play_router(service: Service) -> APIRouter:
     router = APIRouter(route_class=DirectRoute, include_in_schema=False)
-    playground = Playground(service.offer)
     folder = files("elmokit.serve.play") / "page"
     pages = {"/": "index.html"} | {
         f"/play/{name}": name
@@ -48,7 +47,7 @@ def play_router(service: Service) -> APIRouter:
         router.add_api_route(path, partial(_file, content, kind), response_class=Response)
     for room in ROOMS:
         module = import_module(f"elmokit.serve.play.rooms.{room}")
-        endpoint = _endpoint(service, playground, room, module.Request, module.answer)
+        endpoint = _endpoint(service, room, module.Request, module.answer)
         router.add_api_route(f"/play/{room}", endpoint, methods=["POST"])
     return router
 
@@ -59,7 +58,6 @@ async def _file(content: bytes, kind: str) -> Response:
 
 def _endpoint(
     service: Service,
-    playground: Playground,
     room: str,
     model: type[BaseModel],
     answer: Callable[[Playground, Any], dict[str, Any]],
@@ -69,7 +67,7 @@ def _endpoint(
         if size > service.limits.tokens:
             raise Refused(422, "input_too_long", f"at most {service.limits.tokens:,} words (--max-tokens)")
         request.scope[FACTS].update(tokens=size)
-        call = service.batcher.call(f"play {room}", size, partial(answer, playground, body))
+        call = service.batcher.call(f"play {room}", size, partial(answer, service.playground, body))
         return answered(request, dumped(await service.result(request, call)))
 
     endpoint.__annotations__ = {"body": model, "request": Request, "return": Response}

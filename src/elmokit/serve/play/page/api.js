@@ -38,6 +38,7 @@ export async function ask(room, body) {
   if (exported) {
     const found = exported[questionKey(room, body)];
     if (!found) throw new Error("not-exported");
+    if (found.error) throw new Error(found.error.message);
     return found;
   }
   underWay.get(room)?.abort();

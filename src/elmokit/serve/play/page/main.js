@@ -23,7 +23,7 @@ import { EXAMPLES, SHELL } from "./text.js";
 const ROOMS = [contextsRoom, lettersRoom, readersRoom, layersRoom, mixRoom, taskRoom];
 const asked = new URLSearchParams(location.hash.slice(1)).get("lang") ?? navigator.language ?? "en";
 const preferred = asked.startsWith("ko") ? "ko" : "en";
-const { a, b, wa, wb } = EXAMPLES.find((one) => one.lang === preferred);
+const { a, b, wa, wb } = EXAMPLES.find((one) => one.lang === preferred) ?? EXAMPLES[0];
 
 for (const [name, value] of Object.entries({ lang: preferred, a, b, wa, wb, theme: "" })) define(name, value);
 for (const room of ROOMS) for (const [name, value] of Object.entries(room.state ?? {})) define(name, value);
@@ -216,7 +216,7 @@ function build() {
     ),
     el("nav", { "aria-label": shell().rooms }, el("ol", {}, ROOMS.map((room) => el("li", {}, el("a", { href: `#${room.id}`, onclick: go(room.id) }, room.text[lang()].title))))),
     el("main", {}, ROOMS.map(section)),
-    el("footer", {}, el("p", {}, shell().foot)),
+    el("footer", {}, el("p", {}, shell().foot), exported ? el("p", { class: "made" }, globalThis.elmoMade) : null),
     el("div", { id: "status", class: "hidden", role: "status" }),
   );
   drawWords();

@@ -1,6 +1,6 @@
 // What the page says outside its rooms, and the examples it offers.
 
-export const EXAMPLES = [
+export const EXAMPLES = globalThis.elmoExamples ?? [
   { lang: "en", word: "bank", a: "He sat on the bank of the river and fished .", b: "She put her savings in a bank .", wa: 4, wb: 6 },
   { lang: "en", word: "play", a: "The children play in the garden .", b: "She wrote a play for the theatre .", wa: 2, wb: 3 },
   { lang: "en", word: "stick", a: "The dog ran after the stick .", b: "The stamps stick to the envelope .", wa: 5, wb: 2 },
