@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from elmokit.errors import UserError
 from elmokit.formats.bilm_hdf5 import write_bilm
 from elmokit.pretrain import perplexity as module
-from elmokit.pretrain.perplexity import fill, perplexity, score
+from elmokit.pretrain.perplexity import expect, fill, perplexity, score
 from helpers.language_models import MODEL, TEXT, WORDS, make_model, without_head
 from reference import ReferenceBiLM
 
@@ -200,6 +200,56 @@ def test_fill_is_the_score_of_each_filled_sentence_less_that_of_the_word_alone(l
     assert sum(candidate.probability for candidate in words) == pytest.approx(1)
 
 
+@settings(max_examples=25, deadline=None)
+@given(SENTENCE, st.integers(1, 20))
+def test_what_is_expected_is_what_fills_the_gap_and_what_each_direction_scores(tokens, top):
+    found = expect(MODEL, tokens, top=top)
+    (scores,) = score(MODEL, [tokens])
+    assert len(found) == len(tokens)
+    for k, (expected, scored) in enumerate(zip(found, scores[1:-1])):
+        assert expected.score[::3] == scored[::3]
+        assert expected.score[1:3] == pytest.approx(scored[1:3], abs=1e-5)
+        gap = [*tokens[:k], "___", *tokens[k + 1 :]]
+        filled = fill(MODEL, gap, top=1000, punctuation=True)
+        assert len(expected.both) == min(top, len(WORDS))
+        by_word = {candidate.word: candidate for candidate in filled}
+        for one, other in zip(expected.both, filled):
+            assert one.probability == pytest.approx(other.probability, rel=1e-4)
+            assert one[1:] == pytest.approx(by_word[one.word][1:], rel=1e-4, abs=1e-5)
+        for direction in ("forward", "backward"):
+            best = sorted((getattr(candidate, direction) for candidate in filled), reverse=True)[:top]
+            own = getattr(expected, direction)
+            assert [getattr(candidate, direction) for candidate in own] == pytest.approx(best, abs=1e-5)
+            assert [candidate.probability for candidate in own] == pytest.approx(np.exp(best), rel=1e-4)
+            assert all(c[2:] == pytest.approx(by_word[c.word][2:], abs=1e-5) for c in own)
+
+
+def test_neither_direction_expects_by_what_is_on_the_other_side():
+    one, other = (expect(MODEL, line)[1] for line in ("He sat of the bank", "the a of He unheard"))
+    left = expect(MODEL, "He river a a .")[1]
+    right = expect(MODEL, "unheard . of the bank")[1]
+    assert left.forward[0].word == one.forward[0].word
+    assert left.score.forward != one.score.forward  # the word itself is another
+    assert left.forward[0].forward == pytest.approx(one.forward[0].forward, abs=1e-6)
+    assert right.backward[0].backward == pytest.approx(one.backward[0].backward, abs=1e-6)
+    assert abs(other.forward[0].forward - one.forward[0].forward) > 1e-3
+    assert abs(other.backward[0].backward - one.backward[0].backward) > 1e-3
+
+
+def test_what_is_expected_is_found_in_chunks_of_a_large_vocabulary(monkeypatch):
+    whole = expect(MODEL, TEXT[4])
+    sizes = []
+    monkeypatch.setattr(module, "LOGITS", 20 * (len(WORDS) + 3))
+    hook = MODEL.head.register_forward_hook(lambda head, inputs, output: sizes.append(output.numel()))
+    chunked = expect(MODEL, TEXT[4])
+    hook.remove()
+    assert len(sizes) > 1
+    assert max(sizes) <= module.LOGITS
+    for one, other in zip(chunked, whole, strict=True):
+        assert [c.word for c in one.both] == [c.word for c in other.both]
+        assert one.score[1:3] == pytest.approx(other.score[1:3], abs=1e-6)
+
+
 def test_of_candidates_that_fit_equally_well_the_rarer_says_more():
     model = make_model()
     torch.nn.init.zeros_(model.head.weight)
@@ -288,6 +338,8 @@ def test_a_model_that_is_being_trained_is_left_as_it_was(training):
         (lambda: perplexity(without_head(), TEXT), "predicts no words: it has no softmax head .* Use a model"),
         (lambda: score(without_head(), TEXT), "predicts no words"),
         (lambda: fill(without_head(), ["___"]), "predicts no words"),
+        (lambda: expect(without_head(), ["a"]), "predicts no words"),
+        (lambda: expect(MODEL, "a", top=0), "top: expected 1 or more, found 0"),
         (lambda: perplexity(MODEL, "the bank"), "found one string"),
         (lambda: perplexity(MODEL, TEXT, state="warm"), 'state: expected "carry" or "zero", found \'warm\''),
         (lambda: score(MODEL, TEXT, state="warm"), "found 'warm'"),

@@ -71,6 +71,19 @@ class Candidate(NamedTuple):
     backward: float  # log p by the right context alone
 
 
+class Expected(NamedTuple):
+    """What is expected in the place of a token, which is itself not read: the likeliest words first.
+
+    forward and backward are what each direction expects by itself, with its own probability among all that it
+    predicts, boundaries and <UNK> included; both is what `fill` gives, punctuation included.
+    """
+
+    score: TokenScore
+    forward: list[Candidate]
+    backward: list[Candidate]
+    both: list[Candidate]
+
+
 def perplexity(
     model: AnyModel,
     sentences: Iterable[Sequence[str]],
@@ -161,7 +174,7 @@ def fill(
     gap = tokens.index(GAP)
     by_direction = reader.around(tokens[:gap], tokens[gap + 1 :])[:, len(SPECIALS) :]  # [2, V - 3]
     words = reader.vocabulary.words[len(SPECIALS) :]
-    probability = torch.softmax(by_direction.sum(dim=0) - FREQUENCY * _log_frequency(len(words)), dim=0)
+    probability = _by_both(by_direction)
     if not punctuation:
         probability *= torch.tensor([any(letter.isalnum() for letter in word) for word in words])
         probability /= probability.sum().clamp(min=torch.finfo(torch.float64).tiny)
@@ -170,6 +183,22 @@ def fill(
     return [
         Candidate(words[i], float(probability[i]), *by_direction[:, i].tolist()) for i in best if probability[i]
     ]
+
+
+def expect(
+    model: AnyModel, sentence: Sequence[str], *, top: int = 3, tokenizer: str | None = None
+) -> list[Expected]:
+    """For w1 .. wn of a sentence, what was expected in the place of each."""
+    reader = _Reader(model, BATCH_TOKENS, tokenizer)
+    if top < 1:
+        raise UserError(f"top: expected 1 or more, found {top}")
+    [tokens] = reader.tokenized([sentence])
+    return reader.expected(tokens, top) if tokens else []
+
+
+def _by_both(by_direction: Tensor) -> Tensor:  # log p [2, ..., V - 3] -> p [..., V - 3]
+    alone = _log_frequency(by_direction.shape[-1]).to(by_direction)
+    return torch.softmax(by_direction.sum(dim=0) - FREQUENCY * alone, dim=-1)
 
 
 def _log_frequency(words: int) -> Tensor:  # [V - 3]
@@ -283,6 +312,34 @@ class _Reader:
         h = torch.stack([forward[0, len(left)], backward[1, 1]])
         return self._head_of(h).double().cpu()
 
+    @torch.inference_mode()
+    def expected(self, tokens: list[str], top: int) -> list[Expected]:
+        """One reading is enough: forward, the token before a place has not seen what stands there, and backward,
+        the token after it has not."""
+        layer, _, _ = self._top([tokens], None)  # [1, T, 2P]
+        forward, backward = layer[0].chunk(2, dim=-1)
+        h = torch.stack([forward[:-2], backward[2:]])  # [2, n, P], what predicts w1 .. wn
+        ids = [self.vocabulary.id(token) for token in tokens]
+        words, unknown = self.vocabulary.words[len(SPECIALS) :], self.vocabulary.id(UNKNOWN)
+        top = min(top, len(words))
+        found = []
+        for some in torch.split(torch.arange(len(tokens)), self._rows // 2):
+            together = whole_rows(h[:, some].flatten(0, 1))
+            log_p = self._head_of(together)[: 2 * len(some)].view(2, len(some), -1).cpu()  # [2, N, V]
+            by_direction = log_p[..., len(SPECIALS) :]  # [2, N, V - 3]
+            by_both = _by_both(by_direction)
+            best = torch.stack([part.topk(top).indices for part in (*by_direction, by_both)])  # [3, N, top]
+            for row, place in enumerate(some.tolist()):
+                lists = []
+                for by, chosen in enumerate(best[:, row].tolist()):
+                    each = by_direction[:, row, chosen].double()  # [2, top]
+                    probability = each[by].exp() if by < 2 else by_both[row, chosen]
+                    numbers = zip(probability.tolist(), *each.tolist())
+                    lists.append([Candidate(words[i], *three) for i, three in zip(chosen, numbers)])
+                left, right = log_p[:, row, ids[place]].double().tolist()
+                found.append(Expected(TokenScore(tokens[place], left, right, ids[place] == unknown), *lists))
+        return found
+
     def _top(self, sentences: list[list[str]], before: BiLMState | None) -> BiLMOutput:
         """As BiLM's output, with the top layer [B, T, 2P] alone; the model is left in the mode it was in."""
         ids = torch.from_numpy(pad(self.mapper, sentences, boundaries=True))
@@ -295,12 +352,16 @@ class _Reader:
         return output._replace(layers=output.layers[-1])
 
     def _log_p(self, h: Tensor, words: Tensor) -> Tensor:  # [N, P], [N] -> [N]
-        most = max(LOGIT_ROWS, LOGITS // len(self.vocabulary) // TOGETHER * TOGETHER)
         chunks = [
             self._head_of(whole_rows(part))[torch.arange(len(part)), target].double().cpu()
-            for part, target in zip(torch.split(h, most), torch.split(words, most))
+            for part, target in zip(torch.split(h, self._rows), torch.split(words, self._rows))
         ]
         return torch.cat(chunks)
+
+    @property
+    def _rows(self) -> int:
+        """Of logits that are held at a time."""
+        return max(LOGIT_ROWS, LOGITS // len(self.vocabulary) // TOGETHER * TOGETHER)
 
     def _head_of(self, h: Tensor) -> Tensor:  # [N, P] -> [N, V]
         log_p: Tensor = self.head(h.to(self.head.weight))
