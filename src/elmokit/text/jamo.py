@@ -50,6 +50,11 @@ def compose(text: str) -> str:
     return DECOMPOSED.sub(lambda match: unicodedata.normalize("NFC", match[0]), text)
 
 
+def standing_alone(i: int) -> str:
+    """The letter of an id from INITIAL on, as people see it: ㄴ, whether it begins or ends a syllable."""
+    return (_INITIALS + _VOWELS + _FINALS)[i - INITIAL]
+
+
 @dataclass(frozen=True)
 class JamoMapper(Speller):
     """Korean letters between BOW and EOW, and the UTF-8 bytes of everything else, then PAD.

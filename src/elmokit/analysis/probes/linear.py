@@ -53,17 +53,29 @@ class LinearProbe:
 
     def predict(self, features: Features) -> NDArray[np.int64]:
         """[N, D] -> [N], the likeliest class of each."""
+        self._check(features)
+        predicted = np.empty(len(features), dtype=np.int64)
+        for start in range(0, len(features), ROWS):
+            scores = self._scores(features[start : start + ROWS])
+            predicted[start : start + ROWS] = scores.argmax(dim=1).numpy()
+        return predicted
+
+    def probabilities(self, features: Features) -> NDArray[np.float32]:
+        """[N, D] -> [N, K], of each class."""
+        self._check(features)
+        shares: NDArray[np.float32] = self._scores(features).softmax(dim=1).numpy()
+        return shares
+
+    def _scores(self, features: Features) -> Tensor:  # [N, D] -> [N, K]
+        rows = torch.from_numpy(features.astype(np.float32))
+        return ((rows - self.mean) / self.scale) @ self.weights + self.bias
+
+    def _check(self, features: Features) -> None:
         _check_features(features)
         if features.shape[1] != len(self.mean):
             raise UserError(
                 f"features: expected {len(self.mean)} per row, as in training, found {features.shape[1]}"
             )
-        predicted = np.empty(len(features), dtype=np.int64)
-        for start in range(0, len(features), ROWS):
-            rows = torch.from_numpy(features[start : start + ROWS].astype(np.float32))
-            scores = ((rows - self.mean) / self.scale) @ self.weights + self.bias
-            predicted[start : start + ROWS] = scores.argmax(dim=1).numpy()
-        return predicted
 
     def accuracy(self, features: Features, labels: Labels) -> float:
         """The share of correct predictions, 0 to 1. A label that training did not have (-1) is never predicted."""
