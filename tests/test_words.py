@@ -10,7 +10,7 @@ import regex
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from elmokit.text.words import word_spans
+from elmokit.text.words import _RULES, _compiled, _spans, word_spans
 
 # Plain st.text() hardly ever builds a contraction, an address or an emoji sequence; pieces of them do.
 PIECES = st.sampled_from(
@@ -31,6 +31,19 @@ PIECES = st.sampled_from(
     ]
 )
 TEXTS = st.one_of(st.text(), st.lists(PIECES, max_size=30).map("".join))
+
+
+PLAIN = st.sampled_from(
+    ["cannot", "Gonna", "bank", "XD", "I", "www", "etc", "눈이", "a한", "mr", ",", ", ", " ", "  ", "\n"]
+)
+ALL_RULES = _compiled(_RULES)
+
+
+@given(st.lists(st.one_of(PLAIN, PIECES), max_size=30).map("".join))
+@example("cannot gonna bank")
+@example("눈이 a\u0301 b\x1cc etc. Mr Kim")
+def test_plain_words_are_cut_as_by_all_the_rules(text: str) -> None:
+    assert word_spans(text) == _spans(ALL_RULES, text)
 
 
 def words(text: str) -> list[str]:
