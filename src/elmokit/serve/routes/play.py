@@ -18,7 +18,7 @@ from elmokit.serve.limits import Refused
 from elmokit.serve.play.playground import Playground
 from elmokit.serve.service import FACTS, Service
 
-ROOMS = ("start", "contexts", "letters", "readers", "layers", "mix", "task")
+ROOMS = ("start", "contexts", "why", "letters", "readers", "layers", "mix", "task")
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
