@@ -152,11 +152,15 @@ class Server:
 
 
 @contextmanager
-def running(*arguments: object, port: int = 0, environment: dict[str, str] | None = None) -> Iterator[Server]:
-    """`elmo serve` with these arguments, listening; killed at the end, if it has not ended by then."""
-    command = [sys.executable, "-m", "elmokit", "serve", *map(str, arguments), "--port", str(port)]
+def running(
+    *arguments: object, command: str = "serve", port: int | None = 0, environment: dict[str, str] | None = None
+) -> Iterator[Server]:
+    """`elmo serve` (or play) with these arguments, listening; killed at the end, if it has not ended by then."""
+    options = ["--threads", "1", *([] if port is None else ["--port", str(port)])]
+    if command == "serve":
+        options += ["--log-level", "info"]
     process = subprocess.Popen(
-        [*command, "--threads", "1", "--log-level", "info"],
+        [sys.executable, "-m", "elmokit", command, *map(str, arguments), *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def bound_libraries() -> None:
 
 def warm_up(offer: Offer, besides: Iterable[Callable[[], object]] = ()) -> None:
     """One call of each kind, in the thread that will compute. What fails here fails for whoever asks for it."""
-    for call in (*_calls(offer), *besides):
+    for call in chain(_calls(offer), besides):
         try:
             call()
         except UserError:
