@@ -213,6 +213,10 @@ def test_what_is_expected_is_what_fills_the_gap_and_what_each_direction_scores(t
         filled = fill(MODEL, gap, top=1000, punctuation=True)
         assert len(expected.both) == min(top, len(WORDS))
         by_word = {candidate.word: candidate for candidate in filled}
+        if tokens[k] in WORDS:
+            assert expected.probability == pytest.approx(by_word[tokens[k]].probability, rel=1e-4)
+        else:
+            assert expected.probability is None
         for one, other in zip(expected.both, filled):
             assert one.probability == pytest.approx(other.probability, rel=1e-4)
             assert one[1:] == pytest.approx(by_word[one.word][1:], rel=1e-4, abs=1e-5)

@@ -79,6 +79,7 @@ class Expected(NamedTuple):
     """
 
     score: TokenScore
+    probability: float | None  # of the token itself by both; None for an unknown one, which is no candidate
     forward: list[Candidate]
     backward: list[Candidate]
     both: list[Candidate]
@@ -336,8 +337,11 @@ class _Reader:
                     probability = each[by].exp() if by < 2 else by_both[row, chosen]
                     numbers = zip(probability.tolist(), *each.tolist())
                     lists.append([Candidate(words[i], *three) for i, three in zip(chosen, numbers)])
-                left, right = log_p[:, row, ids[place]].double().tolist()
-                found.append(Expected(TokenScore(tokens[place], left, right, ids[place] == unknown), *lists))
+                own = ids[place]
+                left, right = log_p[:, row, own].double().tolist()
+                score = TokenScore(tokens[place], left, right, own == unknown)
+                known = own >= len(SPECIALS)
+                found.append(Expected(score, float(by_both[row, own - len(SPECIALS)]) if known else None, *lists))
         return found
 
     def _top(self, sentences: list[list[str]], before: BiLMState | None) -> BiLMOutput:

@@ -27,7 +27,7 @@ def answer(playground: Playground, request: Request) -> dict[str, Any]:
         raise UserError("the sentence has no words: there is nothing to expect in it")
     if not elmo.predicts:
         return {"model": name, "predicts": False}
-    words = []
+    words: list[dict[str, Any]] = []
     for expected in expect(elmo, tokens, top=TOP):
         score = expected.score
         assert score.forward is not None  # as of every word: only boundaries have none
@@ -38,7 +38,7 @@ def answer(playground: Playground, request: Request) -> dict[str, Any]:
                 "unknown": score.unknown,
                 "forward": _reader(score.forward, expected.forward),
                 "backward": _reader(score.backward, expected.backward),
-                "both": _listed(expected.both),
+                "both": {"p": expected.probability, "expects": _listed(expected.both)},
             }
         )
     return {

@@ -49,7 +49,7 @@ const contextsText = {
     usualSame: "같은 뜻",
     usualOther: "다른 뜻",
     usual: "비교 기준(내장 예문에서 한 단어가 두 문장에 쓰일 때의 평균):",
-    why: "왜 그럴까? 단어를 하나씩 빼고 다시 읽기",
+    why: "왜 그럴까요? 단어를 하나씩 빼고 다시 읽어 봅니다",
     whyHint: (layer) => `다른 단어를 하나 뺐을 때 고른 단어의 벡터(${layer}층)가 얼마나 달라지는지를 1 − 코사인으로 나타냅니다. 색이 진할수록 영향이 큰 단어입니다.`,
     sides: ["첫 번째 문장", "두 번째 문장"],
     most: "영향이 큰 단어:",
@@ -189,7 +189,9 @@ export const contextsRoom = {
     const [one, other] = [() => h("1", "k"), () => h("2", "l")];
     const length = (vector) => row("‖", vector, "‖");
     const cosine = m("mfrac", row(one(), "·", other()), row(length(one()), length(other())));
-    return math("cos", "(", one(), ",", other(), ")", "=", cosine, ",", m("mspace"), "j", "=", "0", ",", "1", ",", "2");
+    const space = m("mspace");
+    space.setAttribute("width", "1em");
+    return math("cos", "(", one(), ",", other(), ")", "=", cosine, ",", space, "j", "=", "0", ",", "1", ",", "2");
   },
   state: {},
   question(get) {

@@ -4,7 +4,7 @@ const readersText = {
   en: {
     title: "Two readers",
     story: [
-      "ELMo learned by guessing words: one language model reads forward and guesses the next word, another reads backward and guesses the one before.",
+      "ELMo learned by guessing words: one language model reads forward and guesses the next, another reads backward and guesses the one before.",
       "Neither ever sees the other side, so ELMo puts their two vectors side by side.",
     ],
     none: "This model came without its softmax, the part that predicts words (published ELMo files leave it out). Start the page with a model that has one, for example elmo play en-small, to see its two readers.",
@@ -15,24 +15,25 @@ const readersText = {
     forward: "forward",
     backward: "backward",
     tile: (word, forward, backward) => `${word}: forward ${forward} bits, backward ${backward} bits`,
-    hidden: (word) => `Who fills the place of “${word}”, and how?`,
+    hidden: (word) => `“${word}” is hidden. What would each reader put there?`,
     heads: { forward: "Forward sees only the left", backward: "Backward sees only the right", both: "Both together" },
     covered: (count) => (count === 1 ? "(1 word covered)" : `(${count} words covered)`),
     gap: "the gap",
     nothing: "Nothing to see but the edge of the sentence.",
     edges: ["start", "end"],
-    truth: (word, p) => [`Its probability of “${word}”: `, p],
-    truthBoth: "Their two probabilities multiplied, less what frequent words get anyway.",
-    unknown: (word) => `“${word}” is outside the vocabulary: its probability is that of any such word.`,
+    truth: (word) => `probability of “${word}”: `,
+    came: "the word that was there",
+    howBoth: "Both: the two probabilities multiplied, then divided by how frequent the word is anyway.",
+    unknown: "* Outside the vocabulary. Its probability is that of all such words together, so it looks less surprising than it is.",
     table: "Word by word: what each reader expected",
-    columns: { expects: "expected", p: "p(word)", bits: "bits" },
+    columns: { expects: "expected", bits: "bits, p(word)" },
     word: "word",
     sum: (forward, backward, both) => `The sum above, for this sentence, with log₂: ${forward} forward and ${backward} backward, ${both} together. Training makes it as large as possible.`,
   },
   ko: {
     title: "두 명의 독자",
     story: [
-      "ELMo는 단어를 맞히면서 배웁니다. 순방향 언어 모델은 앞에서부터 읽으며 다음 단어를, 역방향 언어 모델은 뒤에서부터 읽으며 앞 단어를 예측합니다.",
+      "ELMo는 앞에서부터 읽으며 다음 단어를 맞히는 언어 모델과, 뒤에서부터 읽으며 앞 단어를 맞히는 언어 모델로 학습됩니다.",
       "어느 쪽도 반대편을 보지 못하므로, ELMo는 두 벡터를 나란히 이어 붙여 씁니다.",
     ],
     none: "이 모델에는 단어를 예측하는 softmax가 없습니다(공개된 ELMo 파일에는 들어 있지 않습니다). softmax가 있는 모델로 열면 두 독자를 볼 수 있습니다. 예: elmo play ko-small",
@@ -43,17 +44,18 @@ const readersText = {
     forward: "순방향",
     backward: "역방향",
     tile: (word, forward, backward) => `${word}: 순방향 ${forward}비트, 역방향 ${backward}비트`,
-    hidden: (word) => `‘${word}’ 자리를 가리면 무엇으로 채울까요?`,
+    hidden: (word) => `‘${word}’ 자리를 가렸습니다. 각 독자는 무엇으로 채울까요?`,
     heads: { forward: "순방향은 왼쪽만 봅니다", backward: "역방향은 오른쪽만 봅니다", both: "둘을 합치면" },
     covered: (count) => `(단어 ${count}개 가려짐)`,
     gap: "빈칸",
     nothing: "문장의 경계 말고는 보이는 것이 없습니다.",
     edges: ["시작", "끝"],
-    truth: (word, p) => [`실제 단어 ‘${word}’의 확률: `, p],
-    truthBoth: "두 확률을 곱하고, 원래 자주 나오는 단어의 몫을 덜어 냅니다.",
-    unknown: (word) => `‘${word}’: 어휘에 없는 단어이므로, 어휘 밖 단어 전체의 확률입니다.`,
+    truth: (word) => `실제 단어 ‘${word}’의 확률: `,
+    came: "실제 단어",
+    howBoth: "둘을 합칠 때는 두 확률을 곱한 뒤, 그 단어가 원래 얼마나 자주 나오는지로 나눕니다.",
+    unknown: "* 어휘에 없는 단어입니다. 어휘 밖 단어 전체의 확률이므로 실제보다 덜 놀라워 보입니다.",
     table: "단어별로 각 독자가 예상한 것",
-    columns: { expects: "예상", p: "p(단어)", bits: "비트" },
+    columns: { expects: "예상", bits: "비트, p(단어)" },
     word: "단어",
     sum: (forward, backward, both) => `위의 합을 이 문장에서 log₂로 계산하면 순방향 ${forward}, 역방향 ${backward}, 합쳐서 ${both}입니다. 학습은 이 값을 최대한 크게 만드는 과정입니다.`,
   },
@@ -61,6 +63,7 @@ const readersText = {
 
 const readersPercent = (p) => (p >= 0.0995 ? `${number(100 * p, 0)}%` : p >= 0.00095 ? `${number(100 * p, 1)}%` : "<0.1%");
 const readersShade = (bits) => `${Math.round(45 * Math.min(Math.max(bits, 0) / 16, 1))}%`;
+const readersName = (word) => (word.unknown ? `${word.text}*` : word.text);
 const readersSide = (get) => (get("readers.side") === "b" ? "b" : "a");
 
 // A place clicked here holds until another word is picked above: [place, the picked word's place at that time].
@@ -89,7 +92,7 @@ function readersTiles(words, at, text, get, set) {
           onclick: () => set({ "readers.at": [i, get(`w${readersSide(get)}`)] }),
         },
         el("span", { class: "readers-bits forward", style: { "--shade": readersShade(word.forward.bits) } }, `→ ${bits(word, "forward")}`),
-        el("span", { class: "readers-word" }, word.text),
+        el("span", { class: "readers-word" }, readersName(word)),
         el("span", { class: "readers-bits backward", style: { "--shade": readersShade(word.backward.bits) } }, `${bits(word, "backward")} ←`),
       ),
     ),
@@ -119,7 +122,7 @@ function readersView(words, at, by, text) {
 
 function readersCard(words, at, by, text) {
   const word = words[at];
-  const list = by === "both" ? word.both : word[by].expects;
+  const { expects, p } = word[by];
   const arrow = { forward: "→", backward: "←", both: "→ ←" }[by];
   return el(
     "div",
@@ -129,28 +132,28 @@ function readersCard(words, at, by, text) {
     el(
       "ol",
       { class: "readers-fill" },
-      list.map((one) =>
+      expects.map((one) =>
         el(
           "li",
           { class: one.word === word.text ? "came" : null },
           el("span", { class: "readers-bar", style: { width: `${100 * one.p}%` }, "aria-hidden": "true" }),
-          el("span", { class: "readers-filled" }, one.word),
+          el("span", { class: "readers-filled" }, one.word, one.word === word.text ? [el("span", { "aria-hidden": "true" }, " ✓"), el("span", { class: "hidden" }, ` (${text.came})`)] : null),
           el("span", { class: "readers-p" }, readersPercent(one.p)),
         ),
       ),
     ),
-    el("p", { class: "quiet readers-truth" }, by === "both" ? text.truthBoth : text.truth(word.text, el("b", {}, readersPercent(word[by].p)))),
+    el("p", { class: "readers-truth" }, text.truth(readersName(word)), el("b", {}, p === null ? "–" : readersPercent(p))),
   );
 }
 
 function readersTable(words, at, text) {
   const half = (word, by) => {
     const expects = el("td", { class: "readers-expects" }, word[by].expects.slice(0, 3).map((one) => el("span", {}, one.word, " ", el("small", { class: "quiet" }, readersPercent(one.p)), " ")));
-    const p = el("td", { class: "readers-number" }, readersPercent(word[by].p));
-    const bits = el("td", { class: `readers-number ${by}` }, el("span", { class: `readers-bits ${by}`, style: { "--shade": readersShade(word[by].bits) } }, number(word[by].bits, 1)));
-    return by === "forward" ? [expects, p, bits] : [bits, p, expects];
+    const chip = el("span", { class: `readers-bits ${by}`, style: { "--shade": readersShade(word[by].bits) } }, number(word[by].bits, 1));
+    const bits = el("td", { class: "readers-number" }, chip, " ", el("small", { class: "quiet" }, readersPercent(word[by].p)));
+    return by === "forward" ? [expects, bits] : [bits, expects];
   };
-  const { expects, p, bits } = text.columns;
+  const { expects, bits } = text.columns;
   const head = (name, kind) => el("th", { scope: "col", class: kind }, name);
   return el(
     "div",
@@ -164,16 +167,16 @@ function readersTable(words, at, text) {
         el(
           "tr",
           {},
-          el("th", { scope: "colgroup", colspan: 3, class: "forward" }, `→ ${text.forward}`),
+          el("th", { scope: "colgroup", colspan: 2, class: "forward" }, `→ ${text.forward}`),
           el("td", {}),
-          el("th", { scope: "colgroup", colspan: 3, class: "backward" }, `${text.backward} ←`),
+          el("th", { scope: "colgroup", colspan: 2, class: "backward" }, `${text.backward} ←`),
         ),
-        el("tr", {}, head(expects, "readers-expects"), head(p, "readers-number"), head(bits, "readers-number"), head(text.word, "readers-middle"), head(bits, "readers-number"), head(p, "readers-number"), head(expects, "readers-expects")),
+        el("tr", {}, head(expects, "readers-expects"), head(bits, "readers-number"), head(text.word, "readers-middle"), head(bits, "readers-number"), head(expects, "readers-expects")),
       ),
       el(
         "tbody",
         {},
-        words.map((word, i) => el("tr", { class: i === at ? "at" : null }, half(word, "forward"), el("th", { scope: "row", class: "readers-middle" }, el("span", {}, word.text)), half(word, "backward"))),
+        words.map((word, i) => el("tr", { class: i === at ? "at" : null }, half(word, "forward"), el("th", { scope: "row", class: "readers-middle" }, el("span", {}, readersName(word))), half(word, "backward"))),
       ),
     ),
   );
@@ -184,7 +187,12 @@ export const readersRoom = {
   text: readersText,
   equation: () => {
     const t = (index) => sub("t", index);
-    const given = (from, to) => row("log", "p", "(", t("k"), "|", from, ",", "…", ",", to, ")");
+    const thin = () => {
+      const space = m("mspace");
+      space.setAttribute("width", "0.2em");
+      return space;
+    };
+    const given = (from, to) => row("log", thin(), "p", "(", t("k"), "|", from, ",", "…", ",", to, ")");
     const sum = m("munderover", "∑", row("k", "=", "1"), "N");
     return math(sum, "(", given(t("1"), t(row("k", "−", "1"))), "+", given(t(row("k", "+", "1")), t("N")), ")");
   },
@@ -217,9 +225,10 @@ export const readersRoom = {
       el("h3", {}, text.pick),
       readersTiles(words, at, text, get, set),
       el("p", { class: "quiet readers-legend" }, text.legend),
+      words.some((word) => word.unknown) ? el("p", { class: "quiet readers-legend" }, text.unknown) : null,
       el("h3", {}, text.hidden(words[at].text)),
       el("div", { class: "readers-cards" }, ["forward", "backward", "both"].map((by) => readersCard(words, at, by, text))),
-      words[at].unknown ? el("p", { class: "quiet" }, text.unknown(words[at].text)) : null,
+      el("p", { class: "quiet readers-legend" }, text.howBoth),
       el("h3", {}, text.table),
       readersTable(words, at, text),
       el("p", {}, text.sum(number(forward, 1), number(backward, 1), number(forward + backward, 1))),
