@@ -1,4 +1,4 @@
-"""elmo play --export: one file with the answers that the server gives, found as the page's script looks for them."""
+"""elmo play --export: one file with the server's answers, found as the page's script looks for them."""
 
 from __future__ import annotations
 
