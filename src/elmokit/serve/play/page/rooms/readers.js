@@ -14,7 +14,7 @@ const readersText = {
     legend: "Surprise in bits is −log₂ p(word): 1 bit is a coin toss, 10 bits one chance in 1,024. The darker, the less expected.",
     forward: "forward",
     backward: "backward",
-    tile: (word, forward, backward) => `${word}: forward ${forward} bits, backward ${backward} bits`,
+    bits: "bits",
     hidden: (word) => `“${word}” is hidden. What would each reader put there?`,
     heads: { forward: "Forward sees only the left", backward: "Backward sees only the right", both: "Both together" },
     covered: (count) => (count === 1 ? "(1 word covered)" : `(${count} words covered)`),
@@ -43,7 +43,7 @@ const readersText = {
     legend: "놀라움은 비트로 나타낸 −log₂ p(단어)입니다. 1비트는 동전 던지기, 10비트는 1,024분의 1의 확률입니다. 색이 진할수록 예상하지 못한 단어입니다.",
     forward: "순방향",
     backward: "역방향",
-    tile: (word, forward, backward) => `${word}: 순방향 ${forward}비트, 역방향 ${backward}비트`,
+    bits: "비트",
     hidden: (word) => `‘${word}’ 자리를 가렸습니다. 각 독자는 무엇으로 채울까요?`,
     heads: { forward: "순방향은 왼쪽만 봅니다", backward: "역방향은 오른쪽만 봅니다", both: "둘을 합치면" },
     covered: (count) => `(단어 ${count}개 가려짐)`,
@@ -75,25 +75,21 @@ function readersAt(get, count) {
   return fits(picked) ? picked : 0;
 }
 
-function readersTiles(words, at, text, get, set) {
-  const bits = (word, by) => number(word[by].bits, 1);
+function readersTiles(words, at, text, choose) {
+  const arrow = (sign) => el("span", { "aria-hidden": "true" }, sign);
+  const told = (words) => el("span", { class: "hidden" }, words);
+  const bits = (word, by) => [told(`${text[by]} `), number(word[by].bits, 1), told(` ${text.bits} `)];
+  const shade = (word, by) => ({ class: `readers-bits ${by}`, style: { "--shade": readersShade(word[by].bits) } });
   return el(
     "div",
     { class: "readers-tiles", role: "group", "aria-label": text.pick },
     words.map((word, i) =>
       el(
         "button",
-        {
-          type: "button",
-          class: "readers-tile",
-          "data-focus": `word-${i}`,
-          "aria-pressed": i === at ? "true" : "false",
-          "aria-label": text.tile(word.text, bits(word, "forward"), bits(word, "backward")),
-          onclick: () => set({ "readers.at": [i, get(`w${readersSide(get)}`)] }),
-        },
-        el("span", { class: "readers-bits forward", style: { "--shade": readersShade(word.forward.bits) } }, `→ ${bits(word, "forward")}`),
-        el("span", { class: "readers-word" }, readersName(word)),
-        el("span", { class: "readers-bits backward", style: { "--shade": readersShade(word.backward.bits) } }, `${bits(word, "backward")} ←`),
+        { type: "button", class: "readers-tile", "data-focus": `word-${i}`, "aria-pressed": i === at ? "true" : "false", onclick: () => choose(i) },
+        el("span", shade(word, "forward"), arrow("→ "), bits(word, "forward")),
+        el("span", { class: "readers-word" }, readersName(word), " "),
+        el("span", shade(word, "backward"), bits(word, "backward"), arrow(" ←")),
       ),
     ),
   );
@@ -201,7 +197,8 @@ export const readersRoom = {
     const side = readersSide(get);
     return get(side).trim() ? { a: get("a"), b: get("b"), side } : null;
   },
-  draw(root, answer, { text, get, set }) {
+  draw(root, answer, tools) {
+    const { text, get, set } = tools;
     const side = readersSide(get);
     const switches = el(
       "div",
@@ -217,13 +214,19 @@ export const readersRoom = {
     if (!answer.predicts) return replace(root, el("p", { class: "readers-none" }, text.none));
     const { words } = answer;
     const at = readersAt(get, words.length);
+    // All words' expectations are here already: the picture need not wait for the server to say them again.
+    const choose = (i) => {
+      set({ "readers.at": [i, get(`w${side}`)] });
+      readersRoom.draw(root, answer, tools);
+      root.querySelector(`[data-focus="word-${i}"]`)?.focus();
+    };
     const scroll = root.querySelector(".scroll")?.scrollLeft ?? 0;
     const [forward, backward] = [-answer.bits.forward, -answer.bits.backward];
     replace(
       root,
       switches,
       el("h3", {}, text.pick),
-      readersTiles(words, at, text, get, set),
+      readersTiles(words, at, text, choose),
       el("p", { class: "quiet readers-legend" }, text.legend),
       words.some((word) => word.unknown) ? el("p", { class: "quiet readers-legend" }, text.unknown) : null,
       el("h3", {}, text.hidden(words[at].text)),
