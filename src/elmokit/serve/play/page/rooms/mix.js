@@ -58,7 +58,7 @@ function mixBar(label, value, kind) {
     { class: `mix-bar ${kind}` },
     el("span", {}, label),
     el("span", { class: "mix-track" }, el("span", { class: "mix-fill", style: { width: `${Math.max(0, Math.min(1, value)) * 100}%` } })),
-    el("span", { class: "mix-number" }, number(value)),
+    el("span", { class: "mix-number" }, number(value, 3)),
   );
 }
 
@@ -70,6 +70,7 @@ function mixBuild(root, answer, { text, get, set }) {
     mixRefresh(parts, text);
   };
   const keep = () => {
+    if (!parts.held) return;
     parts.held = false;
     set({ "mix.s": mixRound(parts.s), "mix.gamma": Math.round(parts.gamma * 1000) / 1000 });
     mixRefresh(parts, text);
@@ -99,14 +100,18 @@ function mixBuild(root, answer, { text, get, set }) {
   const plain = [preset(text.even, even, 1), ...even.map((_, j) => preset(text.only(j), even.map((_, i) => (i === j ? 1 : 0)), 1))];
   const learned = answer.learned.map(({ task, s, gamma }) => preset(text.tasks[task] ?? task, s.map((value) => value / mixSum(s)), gamma));
   parts.presets = [...plain, ...learned];
-  for (const name of ["equation", "cosines", "strips", "near"]) parts[name] = el("div", { class: `mix-${name}` });
+  for (const name of ["cosines", "strips", "near"]) parts[name] = el("div", { class: `mix-${name}` });
+  parts.equation = el("div", { class: "mix-equation", role: "region", "aria-label": text.numbers, tabindex: 0 });
   parts.node = el(
     "div",
     { class: "mix-all" },
     el("div", { class: "mix-presets", role: "group", "aria-label": text.presets }, plain.map(({ button }) => button)),
-    learned.length > 0 &&
-      el("div", { class: "mix-presets", role: "group", "aria-label": text.learned }, el("span", { class: "quiet" }, text.learned), learned.map(({ button }) => button)),
-    learned.length > 0 && el("p", { class: "quiet mix-note" }, text.source),
+    learned.length
+      ? [
+          el("div", { class: "mix-presets", role: "group", "aria-label": text.learned }, el("span", { class: "quiet" }, text.learned), learned.map(({ button }) => button)),
+          el("p", { class: "quiet mix-note" }, text.source),
+        ]
+      : null,
     el(
       "div",
       { class: "mix-sliders" },
@@ -181,7 +186,7 @@ function mixRefresh(parts, text) {
         el(
           "li",
           {},
-          el("span", { class: "mix-number" }, number(one.cosine)),
+          el("span", { class: "mix-number" }, number(one.cosine, 3)),
           el(
             "span",
             {},
@@ -225,6 +230,7 @@ export const mixRoom = {
         "A task does not have to choose one layer: it takes a weighted sum of all of them.",
         "It learns the shares s_j, which add up to 1, and the scale γ; here you set them by hand.",
       ],
+      numbers: "The equation with these numbers",
       presets: "Presets",
       even: "even",
       only: (j) => `only layer ${j}`,
@@ -252,6 +258,7 @@ export const mixRoom = {
         "과제는 층 하나를 고르는 대신 모든 층의 가중합을 씁니다.",
         "합이 1인 가중치 s_j와 전체 크기를 정하는 γ는 과제와 함께 학습되며, 여기서는 직접 움직여 볼 수 있습니다.",
       ],
+      numbers: "지금 값을 넣은 식",
       presets: "미리 정한 값",
       even: "똑같이",
       only: (j) => `${j}층만`,
