@@ -17,12 +17,12 @@ const contextsText = {
     meanHint: "all layers, equally weighted",
     same: "Layer 0 is x_k, made from the letters alone: same spelling, same vector, cosine 1. The layers above have read the sentence, so their vectors differ.",
     identical: "Same word, same sentence: every layer gives the same vector twice.",
-    differ: (one, other) => `“${one}” and “${other}” are different words: any model gives them two vectors. Layer 0 compares only how they are spelled.`,
+    differ: (one, other) => `“${one}” and “${other}” are different words: any model gives them two vectors. Layer 0 knows only their letters.`,
     usualSame: "same sense",
     usualOther: "another sense",
     usual: "For comparison, the average for a word in two bundled sentences:",
     why: "Why? Leave out one word and read again",
-    whyHint: (layer) => `How far the picked word’s vector (layer ${layer}) turns without each other word: 1 − cosine. The darker, the more that word matters.`,
+    whyHint: (layer) => `How far the picked word’s vector (layer ${layer}) turns without each other word: 1 − cosine. The stronger the colour, the more that word matters.`,
     sides: ["First sentence", "Second sentence"],
     most: "Matters most:",
     picked: "picked word",
@@ -45,7 +45,7 @@ const contextsText = {
     meanHint: "모든 층을 같은 비중으로",
     same: "0층은 철자만으로 만든 x_k이므로 철자가 같으면 벡터도 같고 코사인은 1입니다. 그 위의 층은 문장을 읽었기 때문에 벡터가 서로 다릅니다.",
     identical: "같은 문장의 같은 단어이므로 모든 층에서 벡터가 똑같습니다.",
-    differ: (one, other) => `‘${one}’, ‘${other}’: 서로 다른 단어이므로 어떤 모델이든 벡터가 다릅니다. 0층은 두 단어의 철자만 비교합니다.`,
+    differ: (one, other) => `‘${one}’, ‘${other}’: 서로 다른 단어이므로 어떤 모델이든 벡터가 다릅니다. 0층이 아는 것은 철자뿐입니다.`,
     usualSame: "같은 뜻",
     usualOther: "다른 뜻",
     usual: "비교 기준(내장 예문에서 한 단어가 두 문장에 쓰일 때의 평균):",
@@ -106,7 +106,7 @@ function contextsBars(answer, text) {
   // From 0 to 1, and further down only where a cosine is negative.
   const low = Math.min(0, Math.floor(4 * Math.min(...rows.map((one) => one.value))) / 4);
   const told = rows.map((one) => {
-    const value = `${one.name} ${number(one.value)}`;
+    const value = `${one.name}: ${number(one.value)}`;
     return one.usual ? `${value} (${text.usualSame} ${number(one.usual.same)}, ${text.usualOther} ${number(one.usual.other)})` : value;
   });
   const identical = answer.layers.every((value) => value > 0.999999);
@@ -135,12 +135,14 @@ function contextsWord(side, i, most, text) {
   return el("li", { style: { "--shade": `${shade}%` } }, side.tokens[i], el("small", {}, number(Math.max(change, 0))));
 }
 
+// Before the answer is there, its heading and room for it: nothing below jumps when it comes.
+const contextsWhyHead = (layer, text) => [el("h3", {}, text.why), el("p", { class: "contexts-note quiet" }, text.whyHint(layer))];
+
 function contextsWhy(answer, text) {
   const all = answer.sides.flatMap((side) => side.changes).filter((change) => change !== null);
   const most = Math.max(0.05, ...all);
   return [
-    el("h3", {}, text.why),
-    el("p", { class: "quiet" }, text.whyHint(answer.layer)),
+    contextsWhyHead(answer.layer, text),
     el(
       "div",
       { class: "columns" },
@@ -201,12 +203,13 @@ export const contextsRoom = {
   },
   draw(root, answer, { text, get, ask }) {
     // What was found out before stays until its successor is there.
-    const box = root.querySelector(".contexts-why") ?? el("div", { class: "contexts-why" });
+    const before = root.querySelector(".contexts-why");
+    const box = before ?? el("div", { class: "contexts-why" }, contextsWhyHead(answer.layers.length - 1, text));
     const question = contextsRoom.question(get);
     replace(root, contextsBars(answer, text), box);
     clearTimeout(contextsTimer);
     if (!question) return;
     box.setAttribute("aria-busy", "true");
-    contextsTimer = setTimeout(() => contextsAskWhy(box, question, text, ask), box.hasChildNodes() ? CONTEXTS_REST : 0);
+    contextsTimer = setTimeout(() => contextsAskWhy(box, question, text, ask), before ? CONTEXTS_REST : 0);
   },
 };

@@ -11,7 +11,7 @@ const readersText = {
     side: "Which sentence",
     sides: { a: "First sentence", b: "Second sentence" },
     pick: "How surprised is each reader? Click a word to hide it.",
-    legend: "Surprise in bits is −log₂ p(word): 1 bit is a coin toss, 10 bits one chance in 1,024. The darker, the less expected.",
+    legend: "Surprise in bits is −log₂ p(word): 1 bit is a coin toss, 10 bits one chance in 1,024. The stronger the colour, the less expected.",
     forward: "forward",
     backward: "backward",
     bits: "bits",
