@@ -52,6 +52,7 @@ def make(name: str, folder: Path) -> TagProbes:
     accuracy = [round(probe.accuracy(layer, gold), 4) for probe, layer in zip(shipped.probes, dev)]
     shipped = dataclasses.replace(shipped, accuracy=tuple(accuracy))
     shipped.save(path)
+    path.chmod(0o644)  # safetensors lets nobody else read
     iterations = ", ".join(str(probe.iterations) for probe in probes.probes)
     print(f"{name}: {corpus} dev, {len(gold):,} words: {accuracy} ({iterations} iterations)")
     return shipped

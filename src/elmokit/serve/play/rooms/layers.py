@@ -45,13 +45,15 @@ def answer(playground: Playground, request: Request) -> dict[str, Any]:
     tokens = [elmo.tokens(text) for text in (request.a, request.b)]
     picked = [request.wa, request.wb]
     for side, sentence, place in zip("ab", tokens, picked):
-        if place >= max(len(sentence), 1) or (sentence and place < 0 and side == "a"):
-            raise UserError(f"w{side}: expected a word of the sentence, 0 to {len(sentence) - 1}, found {place}")
+        if place >= len(sentence) and place >= 0:
+            there = f"0 to {len(sentence) - 1}" if sentence else "but it has none"
+            raise UserError(f"w{side}: expected a word of the sentence, {there}, found {place}")
     layers = elmo.embed(tokens)
     return {
         "tokens": dict(zip("ab", tokens)),
         "picked": dict(zip("ab", picked)),
         "plane": _plane(gallery, layers),
+        "cosine": _cosine(layers, picked),
         "contexts": _contexts(playground, name, gallery, tokens[0], picked[0], layers[0]),
         "tags": _tags(elmo, layers),
         "senses": {
@@ -103,6 +105,14 @@ def _plane(gallery: Gallery, layers: list[NDArray[np.float32]]) -> dict[str, Any
     return {"ranges": frame.ranges, "background": frame.background, **points}
 
 
+def _cosine(layers: list[NDArray[np.float32]], picked: list[int]) -> list[float] | None:
+    """Of the two picked words, by layer; None where there is only one."""
+    if not all(0 <= place < own.shape[1] for own, place in zip(layers, picked)):
+        return None
+    near: list[float] = cosines(np.stack([own[:, place] for own, place in zip(layers, picked)]))[:, 0, 1].tolist()
+    return near
+
+
 def _rounded(array: NDArray[Any]) -> Any:
     return np.round(array.astype(np.float64), 3).tolist()
 
@@ -114,7 +124,7 @@ def _contexts(
     playground: Playground, name: str, gallery: Gallery, tokens: list[str], place: int, layers: NDArray[np.float32]
 ) -> dict[str, Any]:
     """Of the picked word of the first sentence, above layer 0: from an index where there is one."""
-    if not tokens:
+    if place < 0:
         return {"of": "bundled", "compared": 0, "layers": []}
     index = playground.offer.indexes.get(name)
     if index is not None:

@@ -47,7 +47,8 @@ def answer(playground: Playground, request: Request) -> dict[str, Any]:
     _, elmo = playground.model_for(request.a, request.b)
     tokens = elmo.tokens(request.b if request.side == "b" else request.a)
     if request.place >= len(tokens):
-        raise UserError(f"place: expected a word of the sentence, 0 to {len(tokens) - 1}, found {request.place}")
+        there = f"0 to {len(tokens) - 1}" if tokens else "but it has none"
+        raise UserError(f"place: expected a word of the sentence, {there}, found {request.place}")
     word = tokens[request.place]
     likely = slips(word)
     typed = request.spelling if request.of == word else ""

@@ -9,25 +9,25 @@ const layersText = {
     ],
     plane: "All words of both sentences in two dimensions",
     planeHint: "The two directions in which the model’s vectors differ most (PCA over the bundled sentences, grey); they stay as they are while you type.",
-    names: ["Layer 0: letters", "Layer 1: syntax, mostly", "Layer 2: meaning, more"],
+    names: ["Layer 0: letters alone", "Layer 1: more grammar", "Layer 2: more meaning"],
     layer: (j) => `Layer ${j}`,
     first: "first sentence",
     second: "second sentence",
     bundled: "bundled sentences",
     picture: (name, a, b, joined) => `${name}, in two dimensions. First sentence, circles: ${a}. Second sentence, squares: ${b}.${joined}`,
-    joined: (one, other, gap) => ` The picked words ${one} and ${other} are joined; they are ${gap} apart.`,
-    apart: (gap) => `picked words ${gap} apart`,
+    joined: (one, other, cosine) => ` The picked words ${one} and ${other} are joined; their cosine is ${cosine}.`,
+    cosine: (cosine) => `picked words: cosine ${cosine}`,
     contexts: (word) => `Where else is a word used like “${word}”?`,
     contextsHint: { bundled: (count) => `The nearest of ${count.toLocaleString("en")} words in the bundled sentences, by cosine; one a sentence.`, index: (count) => `The nearest of ${count.toLocaleString("en")} words in the index, by cosine; one a sentence.` },
     know: "What the layers know",
     tags: "Part of speech",
-    tagsHint: (data) => `A linear probe on each layer, learned from ${data}, reads the word’s part of speech from its vector alone. ≠ marks words on which the layers disagree.`,
-    right: (share, data) => `right for ${share} % of words of ${data} dev`,
+    tagsHint: (data) => `A linear probe on each layer, learned from ${data}, reads the word’s part of speech from its vector alone. Below each layer: how many words of ${data} dev it gets right. ≠ marks words on which the layers disagree.`,
+    right: (share) => `${share} % right`,
     noTags: "No part-of-speech probes came with this model: the bundled en-small and ko-small have them.",
     word: "word",
     disagree: "the layers disagree",
     table: (side) => `Part of speech by layer, ${side}`,
-    names17: { ADJ: "adjective", ADP: "preposition", ADV: "adverb", AUX: "auxiliary", CCONJ: "conjunction", DET: "determiner", INTJ: "interjection", NOUN: "noun", NUM: "number", PART: "particle", PRON: "pronoun", PROPN: "proper noun", PUNCT: "punctuation", SCONJ: "subordinator", SYM: "symbol", VERB: "verb", X: "other" },
+    names17: { ADJ: "adjective", ADP: "prepos.", ADV: "adverb", AUX: "auxiliary", CCONJ: "conjunct.", DET: "determ.", INTJ: "interj.", NOUN: "noun", NUM: "number", PART: "particle", PRON: "pronoun", PROPN: "name", PUNCT: "punct.", SCONJ: "subord.", SYM: "symbol", VERB: "verb", X: "other" },
     senses: "Which sense?",
     sensesHint: "Mean cosine to the bundled sentences of each sense; ▸ marks the nearer one.",
     sense: (word) => `Senses of ${word} by layer`,
@@ -44,20 +44,20 @@ const layersText = {
     ],
     plane: "두 문장의 모든 단어를 평면에 그리기",
     planeHint: "모델의 벡터들이 가장 크게 달라지는 두 방향입니다(회색은 딸린 예문, PCA로 계산). 문장을 고쳐도 축은 그대로입니다.",
-    names: ["0층: 철자", "1층: 주로 문법", "2층: 의미에 더 가까움"],
+    names: ["0층: 철자만", "1층: 문법에 가까움", "2층: 의미에 가까움"],
     layer: (j) => `${j}층`,
     first: "첫 번째 문장",
     second: "두 번째 문장",
     bundled: "딸린 예문",
     picture: (name, a, b, joined) => `${name}, 2차원. 첫 번째 문장(원): ${a}. 두 번째 문장(네모): ${b}.${joined}`,
-    joined: (one, other, gap) => ` 고른 단어 ${one}, ${other}를 선으로 이었으며 거리는 ${gap}입니다.`,
-    apart: (gap) => `고른 단어 사이의 거리 ${gap}`,
+    joined: (one, other, cosine) => ` 선으로 이은 두 단어 ${one}, ${other}의 코사인은 ${cosine}입니다.`,
+    cosine: (cosine) => `고른 두 단어의 코사인 ${cosine}`,
     contexts: (word) => `‘${word}’처럼 쓰인 단어는 어디에 또 있을까?`,
     contextsHint: { bundled: (count) => `딸린 예문의 단어 ${count.toLocaleString("ko")}개 가운데 코사인이 가장 큰 것을 문장마다 하나씩 골랐습니다.`, index: (count) => `색인의 단어 ${count.toLocaleString("ko")}개 가운데 코사인이 가장 큰 것을 문장마다 하나씩 골랐습니다.` },
     know: "층은 무엇을 알고 있나",
     tags: "품사",
-    tagsHint: (data) => `층마다 ${data}로 학습한 선형 프로브가 벡터만 보고 품사를 맞힙니다. ≠는 층마다 답이 다른 단어입니다.`,
-    right: (share, data) => `${data} dev에서 정확도 ${share}%`,
+    tagsHint: (data) => `층마다 ${data}로 학습한 선형 프로브가 벡터만 보고 품사를 맞힙니다. 층 이름 아래는 ${data} dev에서의 정확도이고, ≠는 층마다 답이 다른 단어입니다.`,
+    right: (share) => `정확도 ${share}%`,
     noTags: "이 모델에는 품사 프로브가 없습니다. 함께 제공되는 en-small과 ko-small에는 있습니다.",
     word: "단어",
     disagree: "층마다 답이 다름",
@@ -86,9 +86,10 @@ function layersPlaced(points) {
   const order = [...points].sort((one, other) => Number(other.picked) - Number(one.picked));
   for (const point of order) {
     const text = point.text.length > 14 ? `${point.text.slice(0, 13)}…` : point.text;
-    const wide = layersWidth(text) * (point.picked ? 1.12 : 1);
+    const wide = layersWidth(text) * (point.picked ? 1.25 : 1);
     const { x, y } = point;
-    const places = [[x + 7, y + 4], [x - 7 - wide, y + 4], [x - wide / 2, y - 8], [x - wide / 2, y + 17], [x + 6, y - 6], [x - 6 - wide, y - 6], [x + 6, y + 14], [x - 6 - wide, y + 14]];
+    const off = point.picked ? 10 : 7;
+    const places = [[x + off, y + 4], [x - off - wide, y + 4], [x - wide / 2, y - off - 2], [x - wide / 2, y + off + 11], [x + 6, y - 6], [x - 6 - wide, y - 6], [x + 6, y + 14], [x - 6 - wide, y + 14]];
     const box = ([left, base]) => [left, base - 11, left + wide, base + 3];
     const inside = ([left, top, right, bottom]) => left >= 1 && right <= layersWide - 1 && top >= 1 && bottom <= layersTall - 1;
     const free = (one) => inside(one) && taken.every((other) => one[0] >= other[2] || one[2] <= other[0] || one[1] >= other[3] || one[3] <= other[1]);
@@ -119,14 +120,13 @@ function layersPanel(answer, j, text) {
     return point.picked || (!places.has(key) && places.add(key));
   });
   layersPlaced(distinct);
-  const gap = chosen.length === 2 ? Math.hypot(...[0, 1].map((axis) => plane.a[j][picked.a][axis] - plane.b[j][picked.b][axis])) : null;
   const name = text.names[j] ?? text.layer(j);
   const list = (which) => tokens[which].map((word, i) => `${word} (${plane[which][j][i].map((value) => number(value, 1)).join(", ")})`).join(", ") || "–";
-  const joined = gap === null ? "" : text.joined(chosen[0].text, chosen[1].text, number(gap, 1));
+  const joined = chosen.length < 2 ? "" : text.joined(chosen[0].text, chosen[1].text, number(answer.cosine[j]));
   return el(
     "figure",
     { class: "layers-panel" },
-    el("figcaption", { class: `layers-name layers-name-${j % 3}` }, name, gap === null ? null : el("span", { class: "quiet" }, text.apart(number(gap, 1)))),
+    el("figcaption", { class: `layers-name layers-name-${j % 3}` }, name, chosen.length < 2 ? null : el("span", { class: "quiet" }, text.cosine(number(answer.cosine[j])))),
     svg(
       "svg",
       { viewBox: `0 0 ${layersWide} ${layersTall}`, width: layersWide, height: layersTall, role: "img", "aria-label": text.picture(name, list("a"), list("b"), joined) },
@@ -171,7 +171,7 @@ function layersContexts(answer, text) {
           el(
             "ol",
             { class: "layers-contexts" },
-            found.map((one) => el("li", {}, el("span", { class: "layers-number" }, number(one.cosine)), el("span", {}, `${one.tokens.slice(0, one.place).join(" ")} `, el("b", {}, one.word), ` ${one.tokens.slice(one.place + 1).join(" ")}`))),
+            found.map((one) => el("li", {}, el("span", { class: "layers-number" }, number(one.cosine, 3)), el("span", {}, `${one.tokens.slice(0, one.place).join(" ")} `, el("b", {}, one.word), ` ${one.tokens.slice(one.place + 1).join(" ")}`))),
           ),
         ),
       ),
@@ -202,7 +202,7 @@ function layersTags(answer, text) {
         "table",
         { class: `layers-tags layers-of-${side}` },
         el("caption", { class: "hidden" }, label),
-        el("thead", {}, el("tr", {}, el("th", { scope: "col" }, text.word), tags.accuracy.map((_, j) => el("th", { scope: "col", class: `layers-name-${j % 3}` }, text.layer(j))))),
+        el("thead", {}, el("tr", {}, el("th", { scope: "col" }, text.word), tags.accuracy.map((one, j) => el("th", { scope: "col" }, el("span", { class: `layers-name-${j % 3}` }, text.layer(j)), el("span", { class: "layers-right quiet" }, text.right((100 * one).toFixed(0))))))),
         el("tbody", {}, rows),
       ),
     );
@@ -210,7 +210,6 @@ function layersTags(answer, text) {
   return [
     el("h4", {}, text.tags),
     el("p", { class: "quiet layers-small" }, text.tagsHint(tags.data)),
-    el("ul", { class: "layers-right quiet" }, tags.accuracy.map((one, j) => el("li", {}, el("b", { class: `layers-name-${j % 3}` }, text.layer(j)), ` ${text.right((100 * one).toFixed(0), tags.data)}`))),
     el("div", { class: "layers-tables" }, table("a"), table("b")),
   ];
 }
@@ -252,7 +251,7 @@ export const layersRoom = {
   id: "layers",
   text: layersText,
   equation: () =>
-    math(sub("h", row("k", ",", "0")), "=", "[", sub("x", "k"), ";", sub("x", "k"), "]", ",", m("mspace"), sub("h", row("k", ",", "j")), "=", "[", m("mover", sub("h", row("k", ",", "j")), "→"), ";", m("mover", sub("h", row("k", ",", "j")), "←"), "]", ",", m("mspace"), sub("p", row("k", ",", "j")), "=", sup(sub("U", "j"), "⊤"), "(", sub("h", row("k", ",", "j")), "−", sub("μ", "j"), ")"),
+    math(sub("h", row("k", ",", "0")), "=", "[", sub("x", "k"), ";", sub("x", "k"), "]", ",", m("mspace"), sub("h", row("k", ",", "j")), "=", "[", sub(m("mover", "h", "→"), row("k", ",", "j")), ";", sub(m("mover", "h", "←"), row("k", ",", "j")), "]", ",", m("mspace"), sub("p", row("k", ",", "j")), "=", sup(sub("U", "j"), "⊤"), "(", sub("h", row("k", ",", "j")), "−", sub("μ", "j"), ")"),
   state: {},
   question: (get) => {
     const wa = get("wa");
