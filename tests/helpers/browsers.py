@@ -42,10 +42,13 @@ class Visit:
         self.page = self.context.new_page()
         self.page.set_default_timeout(PATIENCE)
         self.wrong: list[str] = []
+        self.under_way: set[Any] = set()
         self.page.on("console", self._heard)
         self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         self.page.on("dialog", self._popped_up)
         self.page.on("request", self._asked)
+        for event in ("requestfinished", "requestfailed"):
+            self.page.on(event, lambda request: self.under_way.discard(request))
         self.page.add_init_script(
             "addEventListener('elmo:drawn', () => { globalThis.drawn = (globalThis.drawn ?? 0) + 1; });"
         )
@@ -63,6 +66,7 @@ class Visit:
         dialog.dismiss()
 
     def _asked(self, request: Any) -> None:
+        self.under_way.add(request)
         if not request.url.startswith((self.origin, "data:")):
             self.wrong.append(f"outside: {request.url}")
 
@@ -72,7 +76,7 @@ class Visit:
     def __exit__(self, kind: Any, *_: Any) -> None:
         self.context.close()
         if kind is None:
-            assert self.wrong == []
+            assert not self.wrong, self.wrong
 
     @property
     def rooms(self) -> list[str]:
@@ -90,11 +94,16 @@ class Visit:
         self.page.wait_for_function(
             "(room) => document.querySelector(`#${room} .picture`).childElementCount > 0", arg=room
         )
-        self.page.wait_for_load_state("networkidle")
         before = None
-        while before != (now := self.picture(room)):
-            before = now
+        while self.under_way or before != self.picture(room) or self.page.locator("[aria-busy=true]").count():
+            before = self.picture(room)
             self.page.wait_for_timeout(150)
+
+    def rest(self) -> None:
+        """Until nothing is asked for."""
+        self.page.wait_for_timeout(150)
+        while self.under_way:
+            self.page.wait_for_timeout(50)
 
     def picture(self, room: str) -> str:
         """All that is drawn, as the browser writes it."""

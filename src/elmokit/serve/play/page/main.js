@@ -35,10 +35,13 @@ const seen = new Set();
 const stale = new Set();
 const sections = new Map();
 let tokens = { a: [], b: [] };
+let reading = false; // rooms wait until the words of what was typed are known: a picked place may be none
+let placed = true; // the picked places are meant for these sentences: nothing was typed since
 
 // Sentences and picked words
 
 function example(one) {
+  placed = true;
   set({ a: one.a, b: one.b, wa: one.wa, wb: one.wb });
   for (const side of ["a", "b"]) document.getElementById(`sentence-${side}`).value = one[side];
 }
@@ -72,11 +75,13 @@ let shownLanguage = "";
 
 // Where the picked words are while the sentence is being typed: the same word, if it is still there.
 async function readSentences() {
+  reading = true;
   let answer;
   try {
     answer = await ask("start", { a: get("a"), b: get("b") });
   } catch (error) {
-    return trouble(document.getElementById("bench-trouble"), error);
+    trouble(document.getElementById("bench-trouble"), error);
+    return catchUp();
   }
   if (!answer) return;
   replace(document.getElementById("bench-trouble"));
@@ -85,13 +90,14 @@ async function readSentences() {
   const changes = {};
   for (const side of ["a", "b"]) {
     const at = get(`w${side}`);
-    const old = before[side][at]?.text;
+    const old = placed ? undefined : before[side][at]?.text;
     const there = tokens[side].map((token) => token.text);
     if (old !== undefined && there[at] !== old) {
       const near = there.indexOf(old);
       changes[`w${side}`] = near >= 0 ? near : Math.min(at, there.length - 1);
     } else if (at >= there.length || (at < 0 && there.length)) changes[`w${side}`] = there.length - 1;
   }
+  placed = false;
   set(changes);
   drawWords();
   if (answer.language !== shownLanguage) {
@@ -99,6 +105,12 @@ async function readSentences() {
     for (const side of ["a", "b"]) document.getElementById(`sentence-${side}`).lang = answer.language;
   }
   replace(document.getElementById("model"), shell().reads(answer.model, answer.layers, answer.width));
+  catchUp();
+}
+
+function catchUp() {
+  reading = false;
+  for (const room of ROOMS) if (stale.has(room.id)) refresh(room);
 }
 
 function sentenceField(side) {
@@ -128,7 +140,7 @@ function trouble(root, error) {
 
 async function refresh(room) {
   const picture = sections.get(room.id);
-  if (!seen.has(room.id) || !picture) return stale.add(room.id);
+  if (reading || !seen.has(room.id) || !picture) return stale.add(room.id);
   stale.delete(room.id);
   const question = room.question(get);
   if (question === null) return replace(picture, el("p", { class: "quiet" }, shell().pickWord));
@@ -277,6 +289,7 @@ onChange((names) => {
 });
 
 function begin() {
+  placed = true;
   readAddress();
   const room = new URLSearchParams(location.hash.slice(1)).get("room") ?? location.hash.slice(1);
   build();
