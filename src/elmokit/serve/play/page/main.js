@@ -133,9 +133,13 @@ function sentenceField(side) {
 
 // Rooms
 
+const note = (root) => root.parentElement.querySelector(":scope > .trouble");
+
 function trouble(root, error) {
-  const words = error.message === "not-exported" ? shell().exported : error.message;
-  replace(root, el("p", { class: "trouble", role: "status" }, words));
+  const unknown = error.message === "not-exported";
+  const said = el("p", { class: "trouble", role: "status" }, unknown ? shell().exported : error.message);
+  if (!unknown || !root.matches(".picture") || !root.hasChildNodes()) return replace(root, said);
+  if (!note(root)) root.before(said); // the picture stays: an exported page has no other
 }
 
 async function refresh(room) {
@@ -153,6 +157,7 @@ async function refresh(room) {
 }
 
 function draw(room, picture, answer) {
+  note(picture)?.remove();
   const focus = picture.contains(document.activeElement) ? document.activeElement.dataset.focus : null;
   room.draw(picture, answer, { text: room.text[lang()], lang: lang(), get, set, ask });
   if (focus) picture.querySelector(`[data-focus="${CSS.escape(focus)}"]`)?.focus();

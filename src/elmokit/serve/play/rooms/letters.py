@@ -43,6 +43,12 @@ class Request(Sentences):
     of: str = Field(default="", max_length=400)
 
 
+def questions(a: str, b: str, wa: int, wb: int) -> list[dict[str, Any]]:
+    """What the page asks, by either word, as long as nobody misspells it: for an export."""
+    given = {"a": a, "b": b, "spelling": "", "of": ""}
+    return [{**given, "side": side, "place": place} for side, place in (("a", wa), ("b", wb))]
+
+
 def answer(playground: Playground, request: Request) -> dict[str, Any]:
     _, elmo = playground.model_for(request.a, request.b)
     tokens = elmo.tokens(request.b if request.side == "b" else request.a)

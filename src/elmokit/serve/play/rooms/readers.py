@@ -20,6 +20,11 @@ class Request(Sentences):
     side: Literal["a", "b"] = "a"
 
 
+def questions(a: str, b: str, wa: int, wb: int) -> list[dict[str, Any]]:
+    """What the page asks, by either sentence: for an export."""
+    return [{"a": a, "b": b, "side": side} for side in ("a", "b")]
+
+
 def answer(playground: Playground, request: Request) -> dict[str, Any]:
     name, elmo = playground.model_for(request.a, request.b)
     tokens = elmo.tokens(request.a if request.side == "a" else request.b)

@@ -52,6 +52,11 @@ class Request(Sentences):
     side: Literal["a", "b"] = "a"
 
 
+def questions(a: str, b: str, wa: int, wb: int) -> list[dict[str, Any]]:
+    """What the page asks, by either sentence: for an export."""
+    return [{"a": a, "b": b, "wa": wa, "wb": wb, "side": side} for side in ("a", "b")]
+
+
 def answer(playground: Playground, request: Request) -> dict[str, Any]:
     text, other = (request.a, request.b) if request.side == "a" else (request.b, request.a)
     if not make_tokenizer("words").tokens(text):
