@@ -181,7 +181,7 @@ def card(entries: list[dict[str, Any]]) -> str:
     honest = (
         f"**ELMo gains nothing in {', '.join(behind)}.**"
         if behind
-        else "ELMo is ahead in each; one seed each, so a gain of less than about a point says little."
+        else "ELMo is ahead in each. It is one seed each: where dev is small, a gain of two points may be chance."
     )
     table, about = "\n".join(rows), "\n".join(data)
     return f"""# Small trained tasks of the playground
@@ -194,8 +194,8 @@ not made to be good at the tasks.
 |---|---|---:|---:|---:|---:|---:|---:|
 {table}
 
-{honest} Figures are of the files as they are here (float16), on the development data, which also chose the best
-epoch.
+{honest}
+Figures are of the files as they are here (float16), on the development data, which also chose the best epoch.
 
 ## Data and settings
 
@@ -220,6 +220,7 @@ licence is stated: what was learned from it (sentiment-en) is offered for resear
 
 - The baselines have no pretrained word vectors, so part of the gain is what any pretraining would bring.
   docs/results.md compares with GloVe in both, three seeds a task: gains in named entities and sentiment are less.
+- The text of ner-en is from Wikipedia, as is most of what en-small was pretrained on: it may have read some of it.
 - Small heads, few epochs, one seed. NER knows the style of Wikipedia; sentiment knows film reviews, and a plain
   statement about something else means little to it.
 - sentiment-ko has two classes only: it calls every sentence negative or positive, neutral ones too.

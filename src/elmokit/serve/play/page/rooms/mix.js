@@ -273,7 +273,7 @@ export const mixRoom = {
       alone: "두 번째 문장을 입력하면 비교할 수 있습니다.",
       length: "ELMo_k의 길이",
       why: "γ는 두 벡터의 길이만 바꿉니다. 코사인은 길이와 무관하므로 그대로입니다.",
-      contexts: (word) => `“${word}”와 가장 가까운 문맥은?`,
+      contexts: (word) => `“${word}”에 가장 가까운 문맥은?`,
       from: (count) => `elmokit에 들어 있는 문장 ${count}개의 표시된 단어와 섞은 벡터끼리 비교한 코사인입니다.`,
       strips: (shown, all) => `섞으면 값이 어떻게 바뀔까요? (${all}개 중 앞의 ${shown}개)`,
       map: (word, layers, length) => `${word}의 벡터를 색으로 나타낸 그림: 층 ${layers}개와 그 아래 ELMo, 길이 ${length}`,
