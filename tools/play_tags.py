@@ -20,7 +20,10 @@ from elmokit.analysis.sample import sample
 from elmokit.embed.arrays import token_vectors
 from elmokit.serve.play.tags import FOLDER, TagProbes
 
-SENTENCES, SEED = 8000, 0  # to learn from: more change the accuracy by tenths
+SENTENCES, SEED = 5000, 0  # to learn from: more change the accuracy by tenths
+# Chosen on sentences of the English training set that were kept apart, from 4,000 others; layer 2: 1, 30, 300 are
+# right for 92.6, 93.1 and 92.7 % of the words, and their mean negative log likelihood is 0.294, 0.233 and 0.248.
+L2 = 30.0
 COMMAND = "python tools/play_tags.py --data DATA"
 CORPORA = {"en-small": ("en", "UD English EWT"), "ko-small": ("ko", "UD Korean Kaist")}
 
@@ -38,7 +41,7 @@ def make(name: str, folder: Path) -> TagProbes:
     layers = token_vectors(elmo, [sentence.tokens for sentence in learned])
     probes = TagProbes(
         labels=tuple(labels),
-        probes=tuple(fit(layer, train, len(labels)) for layer in layers),
+        probes=tuple(fit(layer, train, len(labels), L2) for layer in layers),
         accuracy=(),
         data=corpus,
         model=elmo.digest,
@@ -61,9 +64,10 @@ def make(name: str, folder: Path) -> TagProbes:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the folder with pos/ in it")
-    folder = parser.parse_args().data / "pos"
-    for name in CORPORA:
-        make(name, folder)
+    parser.add_argument("models", nargs="*", default=list(CORPORA), metavar="MODEL")
+    arguments = parser.parse_args()
+    for name in arguments.models:
+        make(name, arguments.data / "pos")
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ const layersWidth = (text) => [...text].reduce((sum, one) => sum + (one > "\u2e7
 
 // Labels where nothing is yet: the picked words' first, then in order; one that finds no room is left out.
 function layersPlaced(points) {
-  const taken = points.map(({ x, y }) => [x - 4, y - 4, x + 4, y + 4]);
+  const taken = points.map(({ x, y, picked }) => { const r = picked ? 8 : 4; return [x - r, y - r, x + r, y + r]; });
   const order = [...points].sort((one, other) => Number(other.picked) - Number(one.picked));
   for (const point of order) {
     const text = point.text.length > 14 ? `${point.text.slice(0, 13)}…` : point.text;
@@ -250,8 +250,14 @@ function layersSenses(answer, text) {
 export const layersRoom = {
   id: "layers",
   text: layersText,
-  equation: () =>
-    math(sub("h", row("k", ",", "0")), "=", "[", sub("x", "k"), ";", sub("x", "k"), "]", ",", m("mspace"), sub("h", row("k", ",", "j")), "=", "[", sub(m("mover", "h", "→"), row("k", ",", "j")), ";", sub(m("mover", "h", "←"), row("k", ",", "j")), "]", ",", m("mspace"), sub("p", row("k", ",", "j")), "=", sup(sub("U", "j"), "⊤"), "(", sub("h", row("k", ",", "j")), "−", sub("μ", "j"), ")"),
+  equation: () => {
+    const h = (base, j) => sub(base, row("k", ",", j));
+    return [
+      math(h("h", "0"), "=", "[", sub("x", "k"), ";", sub("x", "k"), "]"),
+      math(h("h", "j"), "=", "[", h(m("mover", "h", "→"), "j"), ";", h(m("mover", "h", "←"), "j"), "]"),
+      math(h("p", "j"), "=", sup(sub("U", "j"), "⊤"), "(", h("h", "j"), "−", sub("μ", "j"), ")"),
+    ];
+  },
   state: {},
   question: (get) => {
     const wa = get("wa");

@@ -239,7 +239,8 @@ export const lettersRoom = {
   text: lettersText,
   equation: () => [
     math(sub("v", "f"), "=", "relu", "(", m("munder", "max", "t"), row(sub("w", "f"), "·", "[", sub("c", "t"), "…", sub("c", row("t", "+", "n", "−", "1")), "]", "+", sub("b", "f")), ")"),
-    math("y", "=", "g", "⊙", "relu", "(", sub("W", "h"), "v", "+", sub("b", "h"), ")", "+", "(", "1", "−", "g", ")", "⊙", "v", ",", m("mspace"), "g", "=", "σ", "(", sub("W", "g"), "v", "+", sub("b", "g"), ")"),
+    math("y", "=", "g", "⊙", "relu", "(", sub("W", "h"), "v", "+", sub("b", "h"), ")", "+", "(", "1", "−", "g", ")", "⊙", "v"),
+    math("g", "=", "σ", "(", sub("W", "g"), "v", "+", sub("b", "g"), ")"),
     math(sub("x", "k"), "=", sub("W", "p"), "y", "+", sub("b", "p")),
   ],
   state: { "letters.side": "a", "letters.spelling": "", "letters.of": "" },
