@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test quick soak sanitize aarch64 results lint types format clean
+.PHONY: help demo test quick soak browser sanitize aarch64 results lint types format clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -28,6 +28,13 @@ SEED ?= 0
 soak: .venv/installed  ## jobs killed at random, damaged and hostile files, for MINUTES (20), by SEED (0): a table of cases and failures
 	$(BIN)/python tools/soak --minutes $(MINUTES) --seed $(SEED)
 
+browser: .venv/installed  ## the playground in Chromium, with axe-core where npm has it
+	$(MAKE) --no-print-directory node_modules/axe-core || echo 'without axe-core: its tests are skipped'
+	$(BIN)/python -m pytest tests/test_play_browser.py
+
+node_modules/axe-core:
+	npm install --no-save --no-package-lock --no-audit --no-fund --silent axe-core@4
+
 sanitize: .venv/installed  ## the tests of the kernels under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(BIN)/python tools/sanitize.py
 
@@ -52,4 +59,4 @@ format: .venv/installed  ## let ruff mend what it can
 	$(BIN)/ruff format .
 
 clean:  ## remove what was set up and made here
-	rm -rf .venv demo-output build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv node_modules demo-output build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

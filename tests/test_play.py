@@ -209,7 +209,7 @@ def test_every_text_is_there_in_both_languages(tmp_path):
       Array.isArray(value) ? value.map(shape)
       : value && typeof value === "object" ? object(value, shape)
       : typeof value === "function" ? `function ${value.length}`
-      : typeof value === "string" && !value.trim() ? "empty" : typeof value;
+      : typeof value === "string" && !value.trim() ? "(blank)" : typeof value;
     const all = { shell: SHELL, ...Object.fromEntries(exportedRooms.map((room) => [room.id, room.text])) };
     console.log(JSON.stringify(object(all, ({ en, ko }) => [shape(en), shape(ko)])));
     """
@@ -219,7 +219,7 @@ def test_every_text_is_there_in_both_languages(tmp_path):
     for room, (english, korean) in found.items():
         missing(english, korean, room)
         assert set(english) == set(korean), room
-        assert "'empty'" not in str([english, korean]), room
+        assert "(blank)" not in str([english, korean]), room
         if room != "shell":
             assert english["story"] == ["string", "string"], f"{room}: two sentences of explanation"
 

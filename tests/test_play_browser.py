@@ -296,7 +296,8 @@ def too_wide(reader):
         """() => {
           const { scrollWidth, clientWidth } = document.documentElement;
           const name = (one) => `${one.closest("section, header, #bench")?.id} ${one.tagName}.${one.className}`;
-          const scrolls = (one) => one && (getComputedStyle(one).overflowX !== "visible" || scrolls(one.parentElement));
+          const scrolls = (one) =>
+            one && (getComputedStyle(one).overflowX !== "visible" || scrolls(one.parentElement));
           const wide = [...document.querySelectorAll("body *")].filter(
             (one) => one.getBoundingClientRect().right > clientWidth + 1 && !scrolls(one.parentElement));
           return scrollWidth > clientWidth ? [scrollWidth - clientWidth, ...wide.map(name).slice(0, 8)] : [];
@@ -356,9 +357,22 @@ def exported(browser, tmp_path_factory):
     return export_page(tmp_path_factory.mktemp("exported") / "page")
 
 
+NOTES_MISSING = """
+globalThis.missing = [];
+let answers;
+Object.defineProperty(globalThis, "elmoAnswers", {
+  get: () => answers,
+  set: (given) => {
+    answers = new Proxy(given, { get: (all, key) => (key in all ? all[key] : void missing.push(key)) });
+  },
+});
+"""
+
+
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_an_exported_page_shows_every_room_without_a_server(browser, exported, lang):
-    with Visit(browser, exported.as_uri(), lang=lang) as reader:
+    """And no room asks for what is not there, not even one that would not say so."""
+    with Visit(browser, exported.as_uri(), lang=lang, script=NOTES_MISSING) as reader:
         asked = []
         reader.page.on("request", lambda request: asked.append(request.url))
         for one in own_examples():
@@ -367,6 +381,7 @@ def test_an_exported_page_shows_every_room_without_a_server(browser, exported, l
             for room in ROOMS:
                 reader.enter(room)
                 assert reader.page.locator(".trouble").all_inner_texts() == [], (room, one)
+                assert reader.page.evaluate("globalThis.missing") == []
         assert [url for url in asked if not url.startswith("data:")] == []
         assert "en-small" in reader.page.locator("footer").inner_text()
 
@@ -377,6 +392,11 @@ def test_an_exported_page_says_what_it_has_no_answer_to(browser, exported):
         reader.page.fill("#sentence-a", "Something else .")
         reader.page.wait_for_selector("#bench-trouble .trouble")
         assert "elmo play" in reader.page.locator("#bench-trouble").inner_text()
+        assert "elmo play" in reader.page.locator("#contexts > .trouble").inner_text()
+        assert reader.picture("contexts")  # what there is stays
+        reader.page.get_by_role("button", name="play", exact=True).click()
+        reader.settle("contexts")
+        assert reader.page.locator(".trouble").count() == 0
 
 
 def test_an_exported_page_and_the_server_show_the_same(browser, exported, visit):
