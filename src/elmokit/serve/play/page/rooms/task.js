@@ -16,7 +16,7 @@ function taskSpans(card, text) {
     const span = card.spans.find(({ start }) => start === at);
     if (span) {
       const colour = { PER: 0, LOC: 1, ORG: 2, MISC: 3 }[span.type] ?? kinds.indexOf(span.type) % 4;
-      pieces.push(el("span", { class: `task-span task-kind-${colour}` }, card.tokens.slice(at, span.end).join(" "), " ", el("b", { title: text.kinds[span.type] ?? null }, span.type)), " ");
+      pieces.push(el("span", { class: `task-span task-kind-${colour}` }, card.tokens.slice(at, span.end).join(" "), "\u00a0", el("b", { title: text.kinds[span.type] ?? null }, span.type)), " ");
       at = span.end;
     } else pieces.push(`${card.tokens[at++]} `);
   }
