@@ -20,6 +20,7 @@ from elmokit.serve.limits import Limits
 from elmokit.serve.metrics import Metrics
 from elmokit.serve.offer import Offer
 from elmokit.serve.play.playground import Playground
+from elmokit.serve.play.rehearsal import rehearse
 from elmokit.serve.routes.embeddings import embeddings_router
 from elmokit.serve.routes.play import play_router
 from elmokit.serve.routes.status import status_router
@@ -41,7 +42,7 @@ def make_application(
 ) -> FastAPI:
     metrics = Metrics()
     service = Service(offer, limits, metrics, Batcher(offer.models, limits, metrics), Playground(offer))
-    besides = (service.playground.prepare,) if play else ()
+    besides = (partial(rehearse, service.playground),) if play else ()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -25,8 +25,8 @@ from elmokit.serve.play import MODELS
 from elmokit.serve.play.gallery import language_of
 from elmokit.serve.play.joined import examples, joined_page
 from elmokit.serve.play.playground import Playground
+from elmokit.serve.play.rooms import ROOMS
 from elmokit.serve.play.rooms.start import MOST
-from elmokit.serve.routes.play import ROOMS
 from elmokit.tasks.model import TaskModel
 from elmokit.text.corpus import LineReader
 

@@ -74,7 +74,3 @@ class Gallery:
             two = found[:, :-3:-1]
             directions.append(two * np.sign(two[np.abs(two).argmax(axis=0), [0, 1]]))
         return middle, np.stack(directions).astype(np.float32)
-
-    def prepare(self) -> None:
-        """Everything that takes longer than an answer may."""
-        _ = self.units, self.plane

@@ -31,8 +31,3 @@ class Playground:
         if (name, language) not in self._galleries:
             self._galleries[name, language] = Gallery(elmo, language)
         return self._galleries[name, language]
-
-    def prepare(self) -> None:
-        """Before the first reader comes: each language by the model that will read it."""
-        for sample in ("a", "가"):
-            self.gallery(sample).prepare()

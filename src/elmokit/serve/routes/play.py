@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from importlib.resources import files
@@ -16,9 +17,10 @@ from elmokit.serve.answers import answered, dumped
 from elmokit.serve.direct import DirectRoute
 from elmokit.serve.limits import Refused
 from elmokit.serve.play.playground import Playground
+from elmokit.serve.play.rehearsal import rehearse
+from elmokit.serve.play.rooms import ROOMS
 from elmokit.serve.service import FACTS, Service
 
-ROOMS = ("start", "contexts", "why", "letters", "readers", "layers", "mix", "task")
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -35,7 +37,7 @@ SECURE = {
 def play_router(service: Service) -> APIRouter:
     router = APIRouter(route_class=DirectRoute, include_in_schema=False)
     folder = files("elmokit.serve.play") / "page"
-    pages = {"/": "index.html"} | {
+    pages = {
         f"/play/{name}": name
         for name in (
             *(file.name for file in folder.iterdir() if file.is_file()),
@@ -45,11 +47,27 @@ def play_router(service: Service) -> APIRouter:
     for path, name in pages.items():
         content, kind = (folder / name).read_bytes(), KINDS[name.rpartition(".")[2]]
         router.add_api_route(path, partial(_file, content, kind), response_class=Response)
+    router.add_api_route("/", _entrance(service, (folder / "index.html").read_bytes()), response_class=Response)
     for room in ROOMS:
         module = import_module(f"elmokit.serve.play.rooms.{room}")
         endpoint = _endpoint(service, room, module.Request, module.answer)
         router.add_api_route(f"/play/{room}", endpoint, methods=["POST"])
     return router
+
+
+def _entrance(service: Service, page: bytes) -> Callable[..., Any]:
+    rehearsed = False
+
+    async def entrance() -> Response:
+        """Whoever opens the page is about to ask: meanwhile what the rooms need is read."""
+        nonlocal rehearsed
+        if not rehearsed:
+            with suppress(Refused):  # a queue that is full, a service that has not begun: the next visitor, then
+                service.batcher.call("play", 1, partial(rehearse, service.playground))
+                rehearsed = True
+        return await _file(page, KINDS["html"])
+
+    return entrance
 
 
 async def _file(content: bytes, kind: str) -> Response:

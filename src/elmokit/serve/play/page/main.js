@@ -34,6 +34,7 @@ const shell = () => SHELL[lang()];
 const seen = new Set();
 const stale = new Set();
 const sections = new Map();
+const answers = new Map(); // the last of each room: what changes only the drawing asks for nothing
 let tokens = { a: [], b: [] };
 let reading = false; // rooms wait until the words of what was typed are known: a picked place may be none
 let placed = true; // the picked places are meant for these sentences: nothing was typed since
@@ -148,9 +149,14 @@ async function refresh(room) {
   stale.delete(room.id);
   const question = room.question(get);
   if (question === null) return replace(picture, el("p", { class: "quiet" }, shell().pickWord));
+  const asked = JSON.stringify(question);
+  const last = answers.get(room.id);
+  if (last?.asked === asked) return draw(room, picture, last.answer);
   try {
     const answer = await ask(room.id, question);
-    if (answer) draw(room, picture, answer);
+    if (!answer || JSON.stringify(room.question(get)) !== asked) return; // what was typed since is what counts
+    answers.set(room.id, { asked, answer });
+    draw(room, picture, answer);
   } catch (error) {
     trouble(picture, error);
   }
