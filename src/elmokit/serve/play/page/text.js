@@ -1,8 +1,8 @@
 // What the page says outside its rooms, and the examples it offers.
 
 export const EXAMPLES = globalThis.elmoExamples ?? [
-  { lang: "en", word: "bank", a: "He sat on the bank of the river and fished .", b: "She put her savings in a bank .", wa: 4, wb: 6 },
   { lang: "en", word: "play", a: "The children play in the garden .", b: "She wrote a play for the theatre .", wa: 2, wb: 3 },
+  { lang: "en", word: "bank", a: "He sat on the bank of the river and fished .", b: "She put her savings in a bank .", wa: 4, wb: 6 },
   { lang: "en", word: "stick", a: "The dog ran after the stick .", b: "The stamps stick to the envelope .", wa: 5, wb: 2 },
   { lang: "ko", word: "눈", a: "밤새 눈이 내려 길이 하얗게 덮였다 .", b: "책을 오래 봐서 눈이 아프다 .", wa: 1, wb: 3 },
   { lang: "ko", word: "배", a: "우리는 배를 타고 섬으로 갔다 .", b: "후식으로 배를 깎아 먹었다 .", wa: 1, wb: 1 },
