@@ -131,7 +131,7 @@ function contextsWord(side, i, most, text) {
   if (i === side.picked)
     return el("li", { class: "picked" }, el("b", {}, side.tokens[i]), el("span", { class: "hidden" }, text.picked), el("small", { "aria-hidden": "true" }, "•"));
   if (change === null) return el("li", {}, side.tokens[i], el("span", { class: "hidden" }, text.untried), el("small", { "aria-hidden": "true" }, "–"));
-  const shade = Math.round((45 * Math.max(change, 0)) / most);
+  const shade = Math.round((40 * Math.max(change, 0)) / most);
   return el("li", { style: { "--shade": `${shade}%` } }, side.tokens[i], el("small", {}, number(Math.max(change, 0))));
 }
 
