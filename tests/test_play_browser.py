@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import urllib.parse
 
+import numpy as np
 import pytest
 
+from elmokit import Elmo
 from elmokit.serve.play.export import export_page, own_examples
 from elmokit.serve.play.joined import examples
 from helpers.browsers import AXE, Visit, chromium
@@ -76,6 +78,35 @@ def test_every_room_shows_its_picture_and_follows_what_is_typed_and_picked(visit
         for room in ROOMS:
             assert reader.enter(room) != before[room], room
             assert reader.trouble(room) == ""
+
+
+def cosines_of(lang, a, b, wa, wb):
+    """By layer, with nothing but the library's vectors."""
+    elmo = Elmo.from_pretrained(f"{lang}-small")
+    first, second = (vectors[:, at] for vectors, at in zip(elmo.embed([a, b]), (wa, wb)))
+    return [
+        float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+        for one, other in zip(first.astype(np.float64), second.astype(np.float64))
+    ]
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_numbers_on_the_page_are_the_librarys(visit, lang):
+    shown = ".contexts-row:is(.layer-0, .layer-1, .layer-2) .contexts-value"
+    with visit(lang=lang) as reader:
+        reader.enter("contexts")
+        one = next(one for one in examples() if one["lang"] == lang)
+        cases = [(one["a"], one["b"], one["wa"], one["wb"]), (*SENTENCES[lang], 2, 1)]
+        for a, b, wa, wb in cases:
+            reader.page.evaluate("scrollTo(0, 0)")
+            reader.type("a", a)
+            reader.type("b", b)
+            reader.page.locator("#words-a .word").nth(wa).click()
+            reader.page.locator("#words-b .word").nth(wb).click()
+            reader.enter("contexts")
+            told = [text.replace("\N{MINUS SIGN}", "-") for text in reader.page.locator(shown).all_inner_texts()]
+            assert told == [f"{cosine:.2f}" for cosine in cosines_of(lang, a, b, wa, wb)]
+            assert len(told) == 3
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
