@@ -62,7 +62,7 @@ const layersText = {
     word: "단어",
     disagree: "층마다 답이 다름",
     table: (side) => `층별 품사, ${side}`,
-    names17: { ADJ: "형용사", ADP: "부치사", ADV: "부사", AUX: "보조용언", CCONJ: "등위접속", DET: "관형사", INTJ: "감탄사", NOUN: "명사", NUM: "수사", PART: "불변화사", PRON: "대명사", PROPN: "고유명사", PUNCT: "문장부호", SCONJ: "종속접속", SYM: "기호", VERB: "동사", X: "기타" },
+    names17: { ADJ: "형용사", ADP: "부치사", ADV: "부사어", AUX: "보조용언", CCONJ: "대등 연결", DET: "관형사", INTJ: "감탄사", NOUN: "명사", NUM: "수사", PART: "불변화사", PRON: "대명사", PROPN: "고유명사", PUNCT: "문장부호", SCONJ: "종속 연결", SYM: "기호", VERB: "동사", X: "기타" },
     senses: "어떤 뜻인가?",
     sensesHint: "뜻별로 딸린 예문과의 평균 코사인입니다. ▸는 더 가까운 뜻입니다.",
     sense: (word) => `층별 ${word}의 뜻`,
