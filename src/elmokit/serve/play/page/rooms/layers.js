@@ -89,11 +89,16 @@ function layersPlaced(points) {
     const wide = layersWidth(text) * (point.picked ? 1.25 : 1);
     const { x, y } = point;
     const off = point.picked ? 10 : 7;
-    const places = [[x + off, y + 4], [x - off - wide, y + 4], [x - wide / 2, y - off - 2], [x - wide / 2, y + off + 11], [x + 6, y - 6], [x - 6 - wide, y - 6], [x + 6, y + 14], [x - 6 - wide, y + 14]];
+    const centred = Math.max(1, Math.min(x - wide / 2, layersWide - 1 - wide));
+    const places = [[x + off, y + 4], [x - off - wide, y + 4], [centred, y - off - 2], [centred, y + off + 11], [x + 6, y - 6], [x - 6 - wide, y - 6], [x + 6, y + 14], [x - 6 - wide, y + 14]];
     const box = ([left, base]) => [left, base - 11, left + wide, base + 3];
     const inside = ([left, top, right, bottom]) => left >= 1 && right <= layersWide - 1 && top >= 1 && bottom <= layersTall - 1;
-    const free = (one) => inside(one) && taken.every((other) => one[0] >= other[2] || one[2] <= other[0] || one[1] >= other[3] || one[3] <= other[1]);
-    const place = places.find((one) => free(box(one))) ?? (point.picked ? places.find((one) => inside(box(one))) : null);
+    const apart = (one, other) => one[0] >= other[2] || one[2] <= other[0] || one[1] >= other[3] || one[3] <= other[1];
+    const free = (one) => inside(one) && taken.every((other) => apart(one, other));
+    // A picked word is always named: farther off, if need be, and over a point that is not.
+    const farther = point.picked ? [[centred, y - off - 16], [centred, y + off + 25]] : [];
+    const among = (one) => inside(one) && taken.every((other, i) => (i < points.length && !points[i].picked) || apart(one, other));
+    const place = places.find((one) => free(box(one))) ?? (point.picked ? [...places, ...farther].find((one) => among(box(one))) ?? places.find((one) => inside(box(one))) : null);
     if (!place) continue;
     taken.push(box(place));
     point.label = { text, x: place[0], y: place[1] };
