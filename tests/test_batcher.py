@@ -286,6 +286,21 @@ def test_work_that_would_take_too_long_is_refused(model):
     asyncio.run(main())
 
 
+def test_one_slow_call_does_not_make_the_next_look_slow(model):
+    """The first of its kind, or one of many, may have to load something."""
+
+    async def main():
+        async with Batching({"m": model}) as batcher:
+            for seconds in (100.0, 1.0, 1.0, 100.0, 1.0):
+                batcher._measured("fill", 10, seconds)
+            assert batcher._seconds["fill"] == pytest.approx(0.1)
+            for _ in range(3):
+                batcher._measured("fill", 10, 100.0)  # it has become slow
+            assert batcher._seconds["fill"] == pytest.approx(10.0)
+
+    asyncio.run(main())
+
+
 def test_no_sentences_are_answered_at_once(model):
     async def main():
         async with Batching({"m": model}) as batcher:

@@ -20,7 +20,7 @@ from elmokit.serve.limits import Limits
 from elmokit.serve.metrics import Metrics
 from elmokit.serve.offer import Offer
 from elmokit.serve.play.playground import Playground
-from elmokit.serve.play.rehearsal import rehearse
+from elmokit.serve.play.rehearsal import rehearsal
 from elmokit.serve.routes.embeddings import embeddings_router
 from elmokit.serve.routes.play import play_router
 from elmokit.serve.routes.status import status_router
@@ -42,7 +42,8 @@ def make_application(
 ) -> FastAPI:
     metrics = Metrics()
     service = Service(offer, limits, metrics, Batcher(offer.models, limits, metrics), Playground(offer))
-    besides = (partial(rehearse, service.playground),) if play else ()
+    besides = tuple(rehearsal(service.playground)) if play else ()
+    service.playground.rehearsed = play
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

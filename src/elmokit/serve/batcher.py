@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from elmokit.serve.metrics import Metrics
 from elmokit.text.batches import batches_by_length
 
 SOON = 0.05  # seconds
-MEMORY = 0.8  # of the old pace that a new measurement leaves
+RECENT = 5  # measurements of a pace: their middle is not moved by one that had to load something
 
 
 class Kind(NamedTuple):
@@ -69,7 +70,8 @@ class Batcher:
         self._jobs: deque[Job] = deque()  # the oldest first
         self._changed = threading.Condition()
         self._held: dict[Hashable, int] = {}  # tokens of all that waits or is computed, by pace
-        self._seconds: dict[Hashable, float] = {}  # per token, by pace
+        self._recent: dict[Hashable, deque[float]] = {}  # seconds per token, by pace
+        self._seconds: dict[Hashable, float] = {}  # the middle of these
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -280,8 +282,11 @@ class Batcher:
     def _measured(self, pace: Hashable, tokens: int, seconds: float) -> None:
         self._metrics.compute_seconds.observe(seconds)
         self._metrics.tokens.inc(tokens)
-        now = seconds / max(1, tokens)
-        self._seconds[pace] = MEMORY * self._seconds.get(pace, now) + (1 - MEMORY) * now
+        if pace not in self._recent:  # the first of its kind loads what the others find
+            self._recent[pace] = deque(maxlen=RECENT)
+            return
+        self._recent[pace].append(seconds / max(1, tokens))
+        self._seconds[pace] = median(self._recent[pace])
 
 
 def _pooled(array: Array, pooling: Pooling) -> Array:

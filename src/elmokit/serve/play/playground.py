@@ -11,9 +11,10 @@ from elmokit.serve.play.gallery import Gallery, language_of
 KOREAN_NAMES = ("ko", "korean")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Playground:
     offer: Offer
+    rehearsed: bool = False  # what the rooms read at first use is there, or being read
     _galleries: dict[tuple[str, str], Gallery] = field(default_factory=dict)
 
     def model_for(self, *texts: str) -> tuple[str, Elmo]:

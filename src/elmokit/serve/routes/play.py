@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -17,7 +18,7 @@ from elmokit.serve.answers import answered, dumped
 from elmokit.serve.direct import DirectRoute
 from elmokit.serve.limits import Refused
 from elmokit.serve.play.playground import Playground
-from elmokit.serve.play.rehearsal import rehearse
+from elmokit.serve.play.rehearsal import rehearsal
 from elmokit.serve.play.rooms import ROOMS
 from elmokit.serve.service import FACTS, Service
 
@@ -56,15 +57,18 @@ def play_router(service: Service) -> APIRouter:
 
 
 def _entrance(service: Service, page: bytes) -> Callable[..., Any]:
-    rehearsed = False
+    under_way: set[asyncio.Task[None]] = set()  # asyncio itself forgets them
+
+    async def rehearse() -> None:
+        """Call by call: what the visitor asks meanwhile comes between."""
+        for call in rehearsal(service.playground):
+            with suppress(Exception):  # whoever asks for it is told
+                await service.batcher.call("rehearsal", 1, call).future
 
     async def entrance() -> Response:
-        """Whoever opens the page is about to ask: meanwhile what the rooms need is read."""
-        nonlocal rehearsed
-        if not rehearsed:
-            with suppress(Refused):  # a queue that is full, a service that has not begun: the next visitor, then
-                service.batcher.call("play", 1, partial(rehearse, service.playground))
-                rehearsed = True
+        if not service.playground.rehearsed:
+            service.playground.rehearsed = True
+            under_way.add(asyncio.get_running_loop().create_task(rehearse()))
         return await _file(page, KINDS["html"])
 
     return entrance
