@@ -425,7 +425,7 @@ def test_an_exported_page_says_what_it_has_no_answer_to(browser, exported):
         assert "elmo play" in reader.page.locator("#bench-trouble").inner_text()
         assert "elmo play" in reader.page.locator("#contexts > .trouble").inner_text()
         assert reader.picture("contexts")  # what there is stays
-        reader.page.get_by_role("button", name="play", exact=True).click()
+        reader.page.get_by_role("button", name="stick", exact=True).first.click()
         reader.settle("contexts")
         assert reader.page.locator(".trouble").count() == 0
 
