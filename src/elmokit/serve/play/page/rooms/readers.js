@@ -5,7 +5,7 @@ const readersText = {
     title: "Two readers",
     story: [
       "ELMo learned by guessing words: one language model reads forward and guesses the next, another reads backward and guesses the one before.",
-      "Neither ever sees the other side, so ELMo puts their two vectors side by side.",
+      "A reader of both sides would see the word that it has to guess; so neither sees the other side, and ELMo puts their two vectors side by side.",
     ],
     none: "This model came without its softmax, the part that predicts words (published ELMo files leave it out). Start the page with a model that has one, for example elmo play en-small, to see its two readers.",
     side: "Which sentence",
@@ -34,7 +34,7 @@ const readersText = {
     title: "두 명의 독자",
     story: [
       "ELMo는 앞에서부터 읽으며 다음 단어를 맞히는 언어 모델과, 뒤에서부터 읽으며 앞 단어를 맞히는 언어 모델로 학습됩니다.",
-      "어느 쪽도 반대편을 보지 못하므로, ELMo는 두 벡터를 나란히 이어 붙여 씁니다.",
+      "양쪽을 한꺼번에 읽으면 맞혀야 할 단어가 보이므로 어느 쪽도 반대편을 보지 않으며, ELMo는 두 벡터를 나란히 이어 붙여 씁니다.",
     ],
     none: "이 모델에는 단어를 예측하는 softmax가 없습니다(공개된 ELMo 파일에는 들어 있지 않습니다). softmax가 있는 모델로 열면 두 독자를 볼 수 있습니다. 예: elmo play ko-small",
     side: "문장 선택",

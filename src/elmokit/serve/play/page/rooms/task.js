@@ -137,8 +137,8 @@ export const taskRoom = {
     en: {
       title: "In a task",
       story: [
-        "The task's network stays what it is: its RNN reads [x_k ; ELMo_k] where it read only its word vector x_k before.",
-        "Below, trained models read your sentence, without ELMo and with it.",
+        "The task's network stays what it is: its RNN reads [x_k ; ELMo_k] where it read only its word vector x_k before, and ELMo may join the RNN's output too.",
+        "Below, trained models read your sentence, without ELMo and with it at the input.",
       ],
       which: "Which sentence the tasks read",
       a: "First sentence",
@@ -168,8 +168,8 @@ export const taskRoom = {
     ko: {
       title: "과제에서 쓰기",
       story: [
-        "과제 모델은 그대로 두고, RNN이 읽던 단어 벡터 x_k 자리에 [x_k ; ELMo_k]를 넣습니다.",
-        "아래에서는 학습된 모델들이 같은 문장을 ELMo 없이, 그리고 ELMo와 함께 읽습니다.",
+        "과제 모델은 그대로 두고, RNN이 읽던 단어 벡터 x_k 자리에 [x_k ; ELMo_k]를 넣습니다. RNN의 출력에 이어 붙일 수도 있습니다.",
+        "아래에서는 학습된 모델들이 같은 문장을 ELMo 없이, 그리고 입력에 ELMo를 넣고 읽습니다.",
       ],
       which: "과제가 읽을 문장",
       a: "첫 번째 문장",
