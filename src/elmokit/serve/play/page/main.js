@@ -111,7 +111,17 @@ async function readSentences() {
 
 function catchUp() {
   reading = false;
-  for (const room of ROOMS) if (stale.has(room.id)) refresh(room);
+  for (const room of nearestFirst()) if (stale.has(room.id)) refresh(room);
+}
+
+// The server answers one after the other: the room that is looked at comes first.
+function nearestFirst() {
+  const away = (room) => {
+    const { top, bottom } = document.getElementById(room.id).getBoundingClientRect();
+    return Math.max(0, top - innerHeight / 2, innerHeight / 2 - bottom);
+  };
+  const distances = new Map(ROOMS.map((room) => [room, away(room)]));
+  return [...ROOMS].sort((one, other) => distances.get(one) - distances.get(other));
 }
 
 function sentenceField(side) {
@@ -294,7 +304,7 @@ onChange((names) => {
   }
   if (names.some((name) => name === "a" || name === "b")) readSentences();
   if (names.some((name) => name === "wa" || name === "wb")) drawWords();
-  for (const room of ROOMS) {
+  for (const room of nearestFirst()) {
     if (names.some((name) => ["a", "b", "wa", "wb"].includes(name) || name.startsWith(`${room.id}.`))) refresh(room);
   }
 });
